@@ -1,0 +1,58 @@
+# libdrydock.so: all state and every handler. The command and the unit tests link the same objects from archives, so
+# that they see the symbols which the library hides.
+
+function(drydock_sources variable)
+  set(sources)
+  foreach(folder IN LISTS ARGN)
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp")
+    list(APPEND sources ${found})
+  endforeach()
+  # Doors belong to the libraries with the vendor's names (doors.cmake).
+  list(FILTER sources EXCLUDE REGEX "/abi/generated/[^/]*_doors[^/]*\\.cpp$")
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+drydock_sources(DRYDOCK_RUNTIME_SOURCES base trace values device ops comm abi)
+drydock_sources(DRYDOCK_LEDGER_SOURCES ledger)
+drydock_sources(DRYDOCK_CLI_SOURCES cli)
+
+add_library(drydock_runtime_objects OBJECT ${DRYDOCK_RUNTIME_SOURCES})
+target_link_libraries(drydock_runtime_objects PUBLIC drydock_options)
+
+add_library(drydock_runtime STATIC $<TARGET_OBJECTS:drydock_runtime_objects>)
+target_link_libraries(drydock_runtime PUBLIC drydock_options)
+
+add_library(drydock_shared SHARED $<TARGET_OBJECTS:drydock_runtime_objects>)
+target_link_libraries(drydock_shared PUBLIC drydock_options)
+target_link_options(drydock_shared PRIVATE ${DRYDOCK_CLIENT_LINK_OPTIONS})
+set_target_properties(drydock_shared PROPERTIES
+  OUTPUT_NAME drydock
+  LIBRARY_OUTPUT_DIRECTORY "${DRYDOCK_STAGE}/cann/lib64"
+  BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+
+if(DRYDOCK_LEDGER_SOURCES)
+  add_library(drydock_ledger STATIC ${DRYDOCK_LEDGER_SOURCES})
+  target_link_libraries(drydock_ledger PUBLIC drydock_runtime drydock_sqlite3)
+else()
+  add_library(drydock_ledger INTERFACE)
+  target_link_libraries(drydock_ledger INTERFACE drydock_runtime drydock_sqlite3)
+endif()
+
+# Everything of the command but its main(), for the unit tests.
+set(DRYDOCK_CLI_MAIN ${DRYDOCK_CLI_SOURCES})
+list(FILTER DRYDOCK_CLI_MAIN INCLUDE REGEX "/main\\.cpp$")
+list(FILTER DRYDOCK_CLI_SOURCES EXCLUDE REGEX "/main\\.cpp$")
+if(DRYDOCK_CLI_SOURCES)
+  add_library(drydock_cli STATIC ${DRYDOCK_CLI_SOURCES})
+  target_link_libraries(drydock_cli PUBLIC drydock_ledger "${DRYDOCK_ZLIB}")
+else()
+  add_library(drydock_cli INTERFACE)
+  target_link_libraries(drydock_cli INTERFACE drydock_ledger)
+endif()
+
+if(DRYDOCK_CLI_MAIN)
+  add_executable(drydock_command ${DRYDOCK_CLI_MAIN})
+  target_link_libraries(drydock_command PRIVATE drydock_cli)
+  set_target_properties(drydock_command PROPERTIES
+    OUTPUT_NAME drydock RUNTIME_OUTPUT_DIRECTORY "${DRYDOCK_STAGE}/bin")
+endif()

@@ -1,0 +1,27 @@
+# Completes the tree under DRYDOCK_STAGE with links to what is not built, and installs the same tree (for the wheel).
+
+file(MAKE_DIRECTORY "${DRYDOCK_STAGE}")
+file(GLOB python_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/python/drydock"
+  "${PROJECT_SOURCE_DIR}/python/drydock/*")
+list(FILTER python_files EXCLUDE REGEX "__pycache__")
+foreach(file IN LISTS python_files)
+  file(CREATE_LINK "${PROJECT_SOURCE_DIR}/python/drydock/${file}" "${DRYDOCK_STAGE}/${file}" SYMBOLIC)
+endforeach()
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/profiles" "${DRYDOCK_STAGE}/profiles" SYMBOLIC)
+
+# torch_npu imports only where ASCEND_HOME_PATH has the folders runtime and compiler, and ASCEND_OPP_PATH exists.
+# A wheel holds no empty folders, so each has a file that says what it is.
+foreach(folder runtime compiler opp)
+  file(WRITE "${DRYDOCK_STAGE}/cann/${folder}/README"
+    "torch_npu looks for this folder before it imports. Drydock needs nothing in it.\n")
+  install(FILES "${DRYDOCK_STAGE}/cann/${folder}/README" DESTINATION "drydock/cann/${folder}")
+endforeach()
+
+install(TARGETS drydock_shared LIBRARY DESTINATION drydock/cann/lib64)
+foreach(library IN LISTS DRYDOCK_DOOR_LIBRARIES DRYDOCK_PRELOAD_LIBRARIES)
+  install(TARGETS ${library} LIBRARY DESTINATION drydock/cann/lib64)
+endforeach()
+if(TARGET drydock_command)
+  install(TARGETS drydock_command RUNTIME DESTINATION drydock/bin)
+endif()
+install(DIRECTORY profiles/ DESTINATION drydock/profiles FILES_MATCHING PATTERN "*.toml" PATTERN "*.json")

@@ -1,0 +1,146 @@
+"""Loaded by `import torch` in every process of a run (entry point group torch.backends).
+
+Finds steps (one optimizer update each), keeps the exception that ended the program, and reads the warnings of
+operators that torch_npu computes on the host. Does nothing outside a run, and never raises.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import sys
+import sysconfig
+import threading
+import warnings
+from types import TracebackType
+from typing import Any
+
+_installed = False
+_steps_by_hand = False
+_recorded: set[int] = set()
+
+# torch_npu's own kernels that compute on the CPU say so once. Operators without any kernel go through a fallback that
+# the preloaded library counts; their warning ends otherwise and is left alone.
+_FALLBACK_WARNING = re.compile(r"operators? (aten::\w+).*fallback to run on the CPU", re.DOTALL)
+
+
+def autoload() -> None:
+    if not os.environ.get("DRYDOCK_RUN_DIR"):
+        # A later `import drydock` of the user's must find the package as if it had never been looked at.
+        for name in ("drydock", "drydock._hooks"):
+            sys.modules.pop(name, None)
+        return
+    with contextlib.suppress(Exception):
+        install()
+
+
+def install() -> None:
+    """Puts the hooks in place, once. torch must be imported."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    register_optimizer_step_post_hook(_optimizer_stepped)
+    _chain_exception_hooks()
+    _chain_warnings()
+
+
+def step() -> None:
+    """Marks a step by hand; from then on optimizer updates are not counted any more."""
+    global _steps_by_hand
+    from drydock import _recorder
+
+    _steps_by_hand = True
+    _recorder.step_ended()
+
+
+def _optimizer_stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if _steps_by_hand:
+        return
+    with contextlib.suppress(Exception):
+        from drydock import _recorder
+
+        _recorder.step_ended()
+
+
+def _library_folders() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({os.path.realpath(path) + os.sep for path in map(sysconfig.get_path, names) if path})
+
+
+def _is_users(file: str, libraries: tuple[str, ...]) -> bool:
+    if file.startswith("<") and not file.startswith(("<stdin>", "<string>", "<ipython")):
+        return False
+    if f"{os.sep}site-packages{os.sep}" in file or f"{os.sep}dist-packages{os.sep}" in file:
+        return False
+    return not os.path.realpath(file).startswith(libraries)
+
+
+def innermost_user_frame(traceback: TracebackType | None) -> tuple[str, int]:
+    """File and line of the innermost frame outside installed packages; of the innermost at all if there is none."""
+    libraries = _library_folders()
+    last = ("", 0)
+    found = ("", 0)
+    while traceback is not None:
+        last = (traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
+        if _is_users(last[0], libraries):
+            found = last
+        traceback = traceback.tb_next
+    return found if found[0] else last
+
+
+def _record(kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+    if value is None or id(value) in _recorded:
+        return
+    _recorded.add(id(value))
+    with contextlib.suppress(Exception):
+        from drydock import _recorder
+
+        kind = kind or type(value)
+        name = kind.__name__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__name__}"
+        file, line = innermost_user_frame(traceback)
+        _recorder.python_exception(name, str(value), os.path.abspath(file) if file else "", line)  # noqa: PTH100
+
+
+def _chain_exception_hooks() -> None:
+    previous = sys.excepthook
+    previous_thread = threading.excepthook
+
+    def excepthook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+        _record(kind, value, traceback)
+        previous(kind, value, traceback)
+
+    def thread_excepthook(arguments: threading.ExceptHookArgs) -> None:
+        _record(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+        previous_thread(arguments)
+
+    def last_exception() -> None:
+        # A library that replaced the hook later keeps the interpreter from calling ours, but not from noting this.
+        value = getattr(sys, "last_value", None)
+        _record(None, value, getattr(value, "__traceback__", None))
+
+    sys.excepthook = excepthook
+    threading.excepthook = thread_excepthook
+    atexit.register(last_exception)
+
+
+def _chain_warnings() -> None:
+    # torch_npu replaces warnings.showwarning and does not call the one before; the interpreter comes by here first.
+    previous = getattr(warnings, "_showwarnmsg", None)
+    if previous is None:
+        return
+
+    def show(message: warnings.WarningMessage) -> None:
+        with contextlib.suppress(Exception):
+            match = _FALLBACK_WARNING.search(str(message.message))
+            if match:
+                from drydock import _recorder
+
+                _recorder.host_fallback(match.group(1))
+        previous(message)
+
+    warnings._showwarnmsg = show  # type: ignore[attr-defined]

@@ -1,0 +1,52 @@
+"""What Python tells the trace: thin calls of libdrydock.so."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+
+from drydock._layout import library_dir
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    # The same file that the client's libraries have loaded, or will load: one state in the process.
+    library = ctypes.CDLL(str(library_dir() / "libdrydock.so"))
+    for name, arguments in (
+        ("drydock_trace_step_ended", []),
+        ("drydock_trace_host_fallback", [ctypes.c_char_p]),
+        ("drydock_trace_python_exception", [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32]),
+        ("drydock_trace_close", []),
+    ):
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = None
+    return library
+
+
+def run_dir() -> Path | None:
+    """The folder this process is recorded in, or None."""
+    name = os.environ.get("DRYDOCK_RUN_DIR")
+    return Path(name) if name else None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace").replace(b"\0", b" ")
+
+
+def step_ended() -> None:
+    _library().drydock_trace_step_ended()
+
+
+def host_fallback(name: str) -> None:
+    _library().drydock_trace_host_fallback(_bytes(name))
+
+
+def python_exception(type_name: str, text: str, file: str, line: int) -> None:
+    _library().drydock_trace_python_exception(_bytes(type_name), _bytes(text), _bytes(file), line)
+
+
+def close() -> None:
+    _library().drydock_trace_close()

@@ -1,0 +1,214 @@
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "abi/entry_arguments.h"
+#include "abi/generated/entries.h"
+#include "base/generated/error_codes.h"
+#include "device/context.h"
+#include "device/copy.h"
+#include "device/stream.h"
+
+// Copies and fills, synchronous and in a stream's order.
+
+namespace drydock::entries {
+namespace {
+
+using device::Copy;
+using device::CopyDirection;
+using device::Fill;
+using device::Stream;
+
+// aclrtMemcpyBatchAttr; offsets from the vendor's ABI.
+struct BatchAttribute {
+  uint32_t to_id;
+  int32_t to_type;
+  uint32_t from_id;
+  int32_t from_type;
+  uint8_t reserved[16];
+};
+static_assert(sizeof(BatchAttribute) == 32);
+
+// A copy whose host bytes were taken when the call was made.
+class BufferedCopy final : public device::DeferredWork {
+ public:
+  BufferedCopy(std::string_view entry, const Copy& copy, uint32_t stream_id)
+      : entry_(entry),
+        bytes_(static_cast<const char*>(copy.from), static_cast<const char*>(copy.from) + copy.size_bytes),
+        copy_(copy),
+        stream_id_(stream_id) {
+    copy_.from = bytes_.data();
+  }
+  Status run() override { return device::run_copy(entry_, copy_, true, stream_id_); }
+
+ private:
+  std::string_view entry_;  // a literal
+  std::vector<char> bytes_;
+  Copy copy_;
+  uint32_t stream_id_;
+};
+
+// `entry` must be a literal: the work may outlive the call.
+Status submit(std::string_view entry, Stream& stream, const Copy& copy, int32_t direction) {
+  const uint32_t stream_id = stream.id();
+  const auto run = [entry, copy, stream_id] { return device::run_copy(entry, copy, true, stream_id); };
+  if (static_cast<CopyDirection>(direction) == CopyDirection::kHostToBufferToDevice) {
+    return stream.submit_or_defer(run, [&] { return std::make_unique<BufferedCopy>(entry, copy, stream_id); });
+  }
+  return stream.submit(run);
+}
+
+Status copy_async(std::string_view entry, void* to, size_t to_bytes, const void* from, size_t size_bytes,
+                  int32_t direction, void* handle) {
+  Stream* stream = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(entry, handle, stream));
+  Copy copy;
+  DRYDOCK_RETURN_IF_ERROR(device::prepare_copy(entry, to, to_bytes, from, size_bytes, direction, copy));
+  return submit(entry, *stream, copy, direction);
+}
+
+bool direction_of(const BatchAttribute& attribute, int32_t& direction) {
+  constexpr int32_t kHost = 0;
+  constexpr int32_t kDevice = 1;
+  if (attribute.from_type == kHost && attribute.to_type == kDevice) {
+    direction = static_cast<int32_t>(CopyDirection::kHostToDevice);
+  } else if (attribute.from_type == kDevice && attribute.to_type == kHost) {
+    direction = static_cast<int32_t>(CopyDirection::kDeviceToHost);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+struct Batch {
+  std::string_view entry;
+  void** to;
+  size_t* to_bytes;
+  void** from;
+  size_t* sizes;
+  size_t count;
+  const BatchAttribute* attributes;
+  size_t* attribute_begins;
+  size_t attribute_count;
+};
+
+// All copies are checked before the first one runs. `failed` is the index of the one at fault, or SIZE_MAX where the
+// call as a whole is.
+Status prepare_batch(const Batch& batch, std::vector<std::pair<Copy, int32_t>>& copies, size_t& failed) {
+  failed = SIZE_MAX;
+  DRYDOCK_RETURN_IF_ERROR(require_argument(batch.entry, "dsts", batch.to));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(batch.entry, "destMaxs", batch.to_bytes));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(batch.entry, "srcs", batch.from));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(batch.entry, "sizes", batch.sizes));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(batch.entry, "attrs", batch.attributes));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(batch.entry, "attrsIndexes", batch.attribute_begins));
+  if (batch.count == 0) return bad_argument(batch.entry, "the batch is empty.");
+  if (batch.attribute_count == 0 || batch.attribute_count > batch.count || batch.attribute_begins[0] != 0) {
+    return bad_argument(batch.entry, fmt::format("{} attributes for {} copies: there is at least one, at most one for "
+                                                 "each copy, and the first one begins with copy 0.",
+                                                 batch.attribute_count, batch.count));
+  }
+  size_t attribute = 0;
+  for (size_t i = 0; i < batch.count; ++i) {
+    failed = i;
+    while (attribute + 1 < batch.attribute_count && batch.attribute_begins[attribute + 1] <= i) ++attribute;
+    int32_t direction = 0;
+    if (!direction_of(batch.attributes[attribute], direction)) {
+      return Status::error(
+          code::ACL_ERROR_RT_PARAM_INVALID,
+          fmt::format("{}: copy {} goes from location type {} to {}: a batch copies between host (0) "
+                      "and device (1).",
+                      batch.entry, i, batch.attributes[attribute].from_type, batch.attributes[attribute].to_type));
+    }
+    Copy copy;
+    DRYDOCK_RETURN_IF_ERROR(device::prepare_copy(batch.entry, batch.to[i], batch.to_bytes[i], batch.from[i],
+                                                 batch.sizes[i], direction, copy));
+    copies.emplace_back(copy, direction);
+  }
+  failed = SIZE_MAX;
+  return Status::ok();
+}
+
+}  // namespace
+
+Status aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count, int32_t kind) {
+  constexpr std::string_view kEntry = "aclrtMemcpy";
+  device::Context* context = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
+  Copy copy;
+  DRYDOCK_RETURN_IF_ERROR(device::prepare_copy(kEntry, dst, destMax, src, count, kind, copy));
+  return device::run_copy(kEntry, copy, false, 0);
+}
+
+Status aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count, int32_t kind, void* stream) {
+  return copy_async("aclrtMemcpyAsync", dst, destMax, src, count, kind, stream);
+}
+
+// The vendor's differs in checking whether the host memory is pinned before it decides how to copy; here both ways are
+// one.
+Status aclrtMemcpyAsyncWithCondition(void* dst, size_t destMax, const void* src, size_t count, int32_t kind,
+                                     void* stream) {
+  return copy_async("aclrtMemcpyAsyncWithCondition", dst, destMax, src, count, kind, stream);
+}
+
+Status aclrtMemcpyBatch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches, void* attrs,
+                        size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
+  constexpr std::string_view kEntry = "aclrtMemcpyBatch";
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "failIndex", failIndex));
+  device::Context* context = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
+  std::vector<std::pair<Copy, int32_t>> copies;
+  DRYDOCK_RETURN_IF_ERROR(prepare_batch({kEntry, dsts, destMaxs, srcs, sizes, numBatches,
+                                         static_cast<const BatchAttribute*>(attrs), attrsIndexes, numAttrs},
+                                        copies, *failIndex));
+  for (size_t i = 0; i < copies.size(); ++i) {
+    *failIndex = i;
+    DRYDOCK_RETURN_IF_ERROR(device::run_copy(kEntry, copies[i].first, false, 0));
+  }
+  *failIndex = SIZE_MAX;
+  return Status::ok();
+}
+
+Status aclrtMemcpyBatchAsync(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches, void* attrs,
+                             size_t* attrsIndexes, size_t numAttrs, size_t* failIndex, void* stream) {
+  constexpr std::string_view kEntry = "aclrtMemcpyBatchAsync";
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "failIndex", failIndex));
+  Stream* found = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(kEntry, stream, found));
+  std::vector<std::pair<Copy, int32_t>> copies;
+  DRYDOCK_RETURN_IF_ERROR(prepare_batch({kEntry, dsts, destMaxs, srcs, sizes, numBatches,
+                                         static_cast<const BatchAttribute*>(attrs), attrsIndexes, numAttrs},
+                                        copies, *failIndex));
+  for (size_t i = 0; i < copies.size(); ++i) {
+    *failIndex = i;
+    DRYDOCK_RETURN_IF_ERROR(submit(kEntry, *found, copies[i].first, copies[i].second));
+  }
+  *failIndex = SIZE_MAX;
+  return Status::ok();
+}
+
+Status aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
+  constexpr std::string_view kEntry = "aclrtMemset";
+  device::Context* context = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
+  Fill fill;
+  DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, devPtr, maxCount, value, count, fill));
+  return device::run_fill(kEntry, fill, false, 0);
+}
+
+Status aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, void* stream) {
+  constexpr std::string_view kEntry = "aclrtMemsetAsync";
+  Stream* found = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(kEntry, stream, found));
+  Fill fill;
+  DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, devPtr, maxCount, value, count, fill));
+  const uint32_t stream_id = found->id();
+  return found->submit([kEntry, fill, stream_id] { return device::run_fill(kEntry, fill, true, stream_id); });
+}
+
+}  // namespace drydock::entries

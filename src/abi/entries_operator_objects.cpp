@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+
+#include "abi/generated/entries.h"
+#include "base/generated/error_codes.h"
+#include "ops/executor.h"
+#include "ops/objects.h"
+
+// aclTensor, aclScalar, the arrays and lists, and what clients may do with an executor between its phases.
+// A constructor that is asked for nonsense answers null, as the vendor's does; the operator then refuses the null.
+
+namespace drydock::entries {
+namespace {
+
+using ops::objects;
+
+// Keeps every size and offset far from overflow: the largest device is 2^40 bytes of address space.
+constexpr int64_t kMostElements = int64_t{1} << 48;
+
+bool assign_dims(ops::Dims& dims, const int64_t* values, uint64_t count) {
+  if (count > static_cast<uint64_t>(ops::kMaxRank) || (count > 0 && values == nullptr)) return false;
+  dims.assign({values, static_cast<size_t>(count)});
+  int64_t elements = 1;
+  for (const int64_t size : dims) {
+    if (size < 0 || size > kMostElements) return false;
+    if (size > 0 && elements > kMostElements / size) return false;
+    elements *= size;
+  }
+  return true;
+}
+
+bool fill_tensor(ops::Tensor& tensor, const int64_t* view_dims, uint64_t view_dims_num, int32_t data_type,
+                 const int64_t* strides, int64_t offset, int32_t format, const int64_t* storage_dims,
+                 uint64_t storage_dims_num, void* data) {
+  tensor.dtype = static_cast<DataType>(data_type);
+  if (name_of(tensor.dtype) == "unknown" && tensor.dtype != DataType::kUndefined) return false;
+  if (offset < 0 || offset > kMostElements) return false;
+  if (!assign_dims(tensor.dims, view_dims, view_dims_num)) return false;
+  if (!assign_dims(tensor.storage_dims, storage_dims, storage_dims_num)) return false;
+  tensor.format = format;
+  tensor.offset = offset;
+  tensor.storage = data;
+  tensor.strides.clear();
+  if (strides != nullptr) {
+    for (uint64_t axis = 0; axis < view_dims_num; ++axis) {
+      if (strides[axis] < 0 || strides[axis] > kMostElements) return false;
+      tensor.strides.push_back(strides[axis]);
+    }
+    return true;
+  }
+  // Without strides the view is dense.
+  tensor.strides = tensor.dims;
+  int64_t stride = 1;
+  for (int axis = tensor.dims.size() - 1; axis >= 0; --axis) {
+    tensor.strides[axis] = stride;
+    stride *= tensor.dims[axis];
+  }
+  return true;
+}
+
+template <class Pool>
+Status destroy(Pool& pool, const void* handle, const char* what) {
+  if (handle == nullptr || pool.destroy(handle)) return Status::ok();  // destroying null is success (contract H8)
+  return Status::error(code::ACLNN_ERR_PARAM_INVALID,
+                       fmt::format("{} {} is not live: it was destroyed before, or is a handle of another kind.", what,
+                                   handle));
+}
+
+// The vendor's arrays come from new[] and the client deletes them (contract H15).
+Status give_dims(const ops::Dims& dims, int64_t** values, uint64_t* count) {
+  auto* copy = new int64_t[static_cast<size_t>(dims.size()) + 1];
+  std::memcpy(copy, dims.data(), static_cast<size_t>(dims.size()) * sizeof(int64_t));
+  *values = copy;
+  *count = static_cast<uint64_t>(dims.size());
+  return Status::ok();
+}
+
+Status give_dims_of(const void* handle, bool strides, int64_t** values, uint64_t* count) {
+  if (handle == nullptr || values == nullptr || count == nullptr) {
+    return Status::error(code::ACLNN_ERR_PARAM_NULLPTR, "the tensor or an out-parameter is null.");
+  }
+  const ops::Tensor* tensor = objects().tensors.find(handle);
+  if (tensor == nullptr) {
+    return Status::error(code::ACLNN_ERR_PARAM_INVALID, fmt::format("{} is not a live aclTensor.", handle));
+  }
+  return give_dims(strides ? tensor->strides : tensor->dims, values, count);
+}
+
+Status find_executor(const void* handle, ops::Executor*& executor) {
+  if (handle == nullptr) return Status::error(code::ACLNN_ERR_PARAM_NULLPTR, "the executor is null.");
+  executor = ops::executors().find(handle);
+  if (executor != nullptr) return Status::ok();
+  return Status::error(code::ACLNN_ERR_PARAM_INVALID,
+                       fmt::format("{} is not a live executor: its second phase used it up, or it is a handle of "
+                                   "another kind.",
+                                   handle));
+}
+
+}  // namespace
+
+void* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, int32_t dataType, const int64_t* stride,
+                      int64_t offset, int32_t format, const int64_t* storageDims, uint64_t storageDimsNum,
+                      void* tensorData) {
+  ops::Tensor* tensor = objects().tensors.create();
+  if (tensor == nullptr) return nullptr;
+  if (!fill_tensor(*tensor, viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum,
+                   tensorData)) {
+    objects().tensors.destroy(tensor);
+    return nullptr;
+  }
+  return tensor;
+}
+
+void* aclCreateScalar(void* value, int32_t dataType) {
+  const auto dtype = static_cast<DataType>(dataType);
+  const int64_t bytes = bytes_of(dtype, 1);
+  if (value == nullptr || bytes == 0) return nullptr;
+  ops::Scalar* scalar = objects().scalars.create();
+  if (scalar == nullptr) return nullptr;
+  scalar->dtype = dtype;
+  std::memcpy(scalar->bytes.data(), value, static_cast<size_t>(bytes));
+  return scalar;
+}
+
+void* aclCreateIntArray(const int64_t* value, uint64_t size) {
+  if (value == nullptr && size > 0) return nullptr;
+  return objects().int_arrays.create(ops::IntArray{{value, value + size}});
+}
+
+void* aclCreateFloatArray(const float* value, uint64_t size) {
+  if (value == nullptr && size > 0) return nullptr;
+  return objects().float_arrays.create(ops::FloatArray{{value, value + size}});
+}
+
+void* aclCreateBoolArray(const bool* value, uint64_t size) {
+  if (value == nullptr && size > 0) return nullptr;
+  return objects().bool_arrays.create(ops::BoolArray{{value, value + size}});
+}
+
+void* aclCreateTensorList(const void* const* value, uint64_t size) {
+  if (value == nullptr && size > 0) return nullptr;
+  ops::TensorList list;
+  list.tensors.reserve(size);
+  for (uint64_t index = 0; index < size; ++index) {
+    ops::Tensor* tensor = objects().tensors.find(value[index]);
+    if (value[index] != nullptr && tensor == nullptr) return nullptr;  // null elements are legal (contract H8)
+    list.tensors.push_back(tensor);
+  }
+  return objects().tensor_lists.create(std::move(list));
+}
+
+void* aclCreateScalarList(const void* const* value, uint64_t size) {
+  if (value == nullptr && size > 0) return nullptr;
+  ops::ScalarList list;
+  list.scalars.reserve(size);
+  for (uint64_t index = 0; index < size; ++index) {
+    ops::Scalar* scalar = objects().scalars.find(value[index]);
+    if (value[index] != nullptr && scalar == nullptr) return nullptr;
+    list.scalars.push_back(scalar);
+  }
+  return objects().scalar_lists.create(std::move(list));
+}
+
+Status aclDestroyTensor(const void* tensor) { return destroy(objects().tensors, tensor, "aclTensor"); }
+Status aclDestroyScalar(const void* scalar) { return destroy(objects().scalars, scalar, "aclScalar"); }
+Status aclDestroyIntArray(const void* array) { return destroy(objects().int_arrays, array, "aclIntArray"); }
+Status aclDestroyFloatArray(const void* array) { return destroy(objects().float_arrays, array, "aclFloatArray"); }
+Status aclDestroyBoolArray(const void* array) { return destroy(objects().bool_arrays, array, "aclBoolArray"); }
+
+// A list takes its elements along (contract H8).
+Status aclDestroyTensorList(const void* array) {
+  if (const ops::TensorList* list = objects().tensor_lists.find(array)) {
+    for (const ops::Tensor* tensor : list->tensors) {
+      if (tensor != nullptr) objects().tensors.destroy(tensor);
+    }
+  }
+  return destroy(objects().tensor_lists, array, "aclTensorList");
+}
+
+Status aclDestroyScalarList(const void* array) {
+  if (const ops::ScalarList* list = objects().scalar_lists.find(array)) {
+    for (const ops::Scalar* scalar : list->scalars) {
+      if (scalar != nullptr) objects().scalars.destroy(scalar);
+    }
+  }
+  return destroy(objects().scalar_lists, array, "aclScalarList");
+}
+
+Status aclGetViewShape(const void* tensor, int64_t** viewDims, uint64_t* viewDimsNum) {
+  return give_dims_of(tensor, false, viewDims, viewDimsNum);
+}
+
+Status aclGetViewStrides(const void* tensor, int64_t** stridesValue, uint64_t* stridesNum) {
+  return give_dims_of(tensor, true, stridesValue, stridesNum);
+}
+
+Status aclSetAclOpExecutorRepeatable(void* executor) {
+  ops::Executor* found = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(find_executor(executor, found));
+  found->set_repeatable();
+  return Status::ok();
+}
+
+Status aclDestroyAclOpExecutor(void* executor) {
+  ops::Executor* found = nullptr;
+  DRYDOCK_RETURN_IF_ERROR(find_executor(executor, found));
+  ops::executors().destroy(found);
+  return Status::ok();
+}
+
+}  // namespace drydock::entries

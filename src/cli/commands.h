@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "cli/run_options.h"
+
+// One function per verb. Each writes what it was asked for to standard output, sentences about failures to standard
+// error, and returns the exit code: 2 where drydock itself was asked wrongly or can't read its input.
+
+namespace drydock::cli {
+
+inline constexpr int kExitUsage = 2;
+
+/// Writes "drydock: ..." to standard error.
+void complain(const std::string& sentence);
+
+/// Runs the command on the virtual device, makes the ledger and prints the verdict to standard error, for standard
+/// output is the command's. Returns the command's exit code; 127 if there is no such command.
+int run_command(const RunOptions& options);
+
+/// Prints shell exports that do for any later program of that shell what `drydock run` does for its command.
+int env_command(const RunOptions& options);
+
+struct LedgerOptions {
+  std::string run;  ///< a run folder or a ledger file
+  bool json = false;
+  bool rebuild = false;
+};
+int ledger_command(const LedgerOptions& options);
+
+/// Prints the records of a run's traces (or of one trace file) as text, one a line.
+int trace_command(const std::string& run);
+
+}  // namespace drydock::cli

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/run_options.h"
+#include "cli/support.h"
+
+namespace drydock::cli {
+namespace {
+
+constexpr const char* kExamples = R"text(
+Examples:
+  drydock run -- python train.py --batch-size 4     run a program on a virtual 910C, then say how it went
+  drydock run --profile ascend910b4 --out r1 -- python train.py
+  drydock ledger r1                                 the verdict of that run again
+  drydock ledger r1 --json                          the same with all numbers, for scripts
+  eval "$(drydock env --out r2)"                    for programs that you start yourself
+  drydock support aclnnAdd                          what is modelled, refused or absent, and why
+)text";
+
+void add_run_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--profile", options.profile,
+                 "Device to be: ascend910c (default), another built-in profile, or a .toml or .json file of yours");
+  app.add_option("--devices", options.devices, "Number of devices, 1 to 16 (default 1)");
+  app.add_option("--values", options.values,
+                 "What is computed: auto (default: what is small or decides shapes), full, ghost (shapes only)");
+  app.add_option("--value-budget", options.value_budget,
+                 "Largest output that auto computes, in bytes or as 4MiB (default 1MiB)");
+  app.add_option("--cann", options.cann, "CANN version to claim (default: the profile's, 9.1.0)");
+  app.add_option("--driver", options.driver, "Driver version to claim (default: the one released with that CANN)");
+  app.add_flag("--guard", options.guard, "Make host code that touches device memory fault");
+  app.add_option("--record", options.record, "full (default), or null: the same device, nothing recorded");
+  app.add_option("--out", options.out, "Run folder, new or empty (default: a new one below ./drydock-runs)");
+}
+
+int dispatch(int argc, char** argv) {
+  // What stands behind the first -- is the command's own and none of ours.
+  RunOptions options;
+  std::vector<std::string> own(argv + 1, argv + argc);
+  bool has_separator = false;
+  for (size_t index = 0; index < own.size(); ++index) {
+    if (own[index] != "--") continue;
+    options.command.assign(own.begin() + static_cast<long>(index) + 1, own.end());
+    own.resize(index);
+    has_separator = true;
+    break;
+  }
+
+  CLI::App app{"A virtual Ascend NPU: runs unmodified torch_npu programs without hardware and keeps a ledger."};
+  app.name("drydock");
+  app.footer(kExamples);
+  app.set_version_flag("--version", std::string("drydock ") + DRYDOCK_VERSION);
+  app.require_subcommand(1);
+
+  CLI::App* run = app.add_subcommand("run", "Run a command on the virtual device and print a verdict");
+  add_run_options(*run, options);
+  run->footer(
+      "The command stands behind --. Its exit code is returned; 127 where there is no such command,\n"
+      "2 where drydock was asked wrongly. The verdict goes to standard error.\n\n"
+      "Example:\n  drydock run --values ghost --out r1 -- python train.py --lr 1e-4\n");
+  CLI::App* env = app.add_subcommand("env", "Print shell exports for programs that you start yourself");
+  add_run_options(*env, options);
+  env->footer("Example:\n  eval \"$(drydock env --out r1)\"; python train.py; drydock ledger r1\n");
+
+  LedgerOptions ledger_options;
+  CLI::App* ledger = app.add_subcommand("ledger", "Print the verdict of a run");
+  ledger->add_option("RUN", ledger_options.run, "Run folder, or a ledger.sqlite")->required();
+  ledger->add_flag("--json", ledger_options.json, "All numbers as JSON (fields: docs/ledger.md)");
+  ledger->add_flag("--rebuild", ledger_options.rebuild, "Make the ledger again from the traces");
+
+  std::string traced_run;
+  CLI::App* trace = app.add_subcommand("trace", "Print the records of a run as text");
+  trace->add_option("RUN", traced_run, "Run folder, or a .ddtrace file")->required();
+
+  SupportOptions support_options;
+  CLI::App* support = app.add_subcommand("support", "What is modelled, refused or absent, and why");
+  support->add_option("NAME", support_options.name, "A name, or the beginning of names");
+  support->add_option("--wheel", support_options.wheel,
+                      "A torch_npu wheel (.whl) or folder: the names it wants and we lack");
+  support->add_flag("--json", support_options.json, "As JSON");
+
+  const std::vector<CLI::App*> verbs = {run, env, ledger, trace, support};
+  if (!own.empty() && !own[0].starts_with("-") &&
+      std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
+    complain("there is no subcommand \"" + own[0] + "\": run, env, ledger, trace, support. See drydock --help.");
+    return kExitUsage;
+  }
+  std::vector<std::string> reversed(own.rbegin(), own.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    std::string hint;
+    if (run->parsed() && !has_separator) hint = " The command to run stands behind --: drydock run -- COMMAND.";
+    complain(std::string(error.what()) + "." + hint + " See drydock --help.");
+    return kExitUsage;
+  }
+  if (has_separator && !run->parsed()) {
+    complain("only run takes a command behind --. See drydock --help.");
+    return kExitUsage;
+  }
+  if (run->parsed()) return run_command(options);
+  if (env->parsed()) return env_command(options);
+  if (ledger->parsed()) return ledger_command(ledger_options);
+  if (trace->parsed()) return trace_command(traced_run);
+  return run_support(support_options);
+}
+
+}  // namespace
+}  // namespace drydock::cli
+
+int main(int argc, char** argv) {
+  try {
+    return drydock::cli::dispatch(argc, argv);
+  } catch (const std::exception& exception) {
+    drydock::cli::complain(std::string("something that should not happen: ") + exception.what());
+    return drydock::cli::kExitUsage;
+  }
+}

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "trace/reader.h"
+#include "trace/text.h"
+
+namespace drydock::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Record by record: a trace may be larger than memory. False if the trace can't be read.
+bool print_one(const fs::path& path) {
+  std::unique_ptr<trace::Reader> reader;
+  if (Status status = trace::Reader::open(path.string(), reader); !status.is_ok()) {
+    complain(status.message());
+    return false;
+  }
+  const trace::TraceInfo& info = reader->info();
+  fmt::print("# {}: process {}, {}\n", path.filename().string(), info.pid, info.command);
+  trace::Record record;
+  while (reader->next(record)) {
+    if (record.kind < trace::Kind::kOperator) continue;                                // definitions
+    if (std::puts(trace::print_record(*reader, record, {}).c_str()) < 0) return true;  // nobody reads any more
+  }
+  if (reader->is_truncated()) complain(reader->truncation());
+  return true;
+}
+
+}  // namespace
+
+int trace_command(const std::string& run) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  if (fs::is_directory(run, error)) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(run) / "traces", error))
+      if (entry.path().extension() == ".ddtrace") paths.push_back(entry.path());
+    std::sort(paths.begin(), paths.end());
+    if (paths.empty()) {
+      complain(fmt::format("{} holds no trace: there is no file {}/traces/*.ddtrace.", run, run));
+      return kExitUsage;
+    }
+  } else {
+    paths.emplace_back(run);
+  }
+  bool any = false;
+  for (const fs::path& path : paths) any = print_one(path) || any;
+  return any ? 0 : kExitUsage;
+}
+
+}  // namespace drydock::cli

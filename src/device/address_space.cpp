@@ -1,0 +1,236 @@
+#include "device/address_space.h"
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <shared_mutex>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "base/generated/error_codes.h"
+#include "device/heap.h"
+#include "device/settings.h"
+
+namespace drydock::device {
+namespace {
+
+// Above what a sanitizer uses for its shadow, below where position-independent programs are loaded.
+constexpr uint64_t kFirstArena = uint64_t{17} << 40;
+constexpr uint64_t kAllArenas = uint64_t{64} << 40;
+constexpr int32_t kDevicesAtFullSize = 8;
+
+// A slot's entry: which slot its extent begins in, and the extent's bytes. 0 where nothing is allocated.
+constexpr int kSizeBits = 41;
+constexpr uint64_t kSizeMask = (uint64_t{1} << kSizeBits) - 1;
+static_assert(kMaxUsableBytes <= kSizeMask);
+
+// What the lock-free questions read. `size` is 0 while the range is not open.
+struct Arena {
+  std::atomic<uint64_t> begin{0};
+  std::atomic<uint64_t> size{0};
+  std::atomic<uint64_t> host_offset{0};
+  std::atomic<std::atomic<uint64_t>*> slots{nullptr};
+};
+constinit Arena arenas[kMaxDevices];
+constinit std::atomic<int32_t> arena_limit{0};  // no arena at or above this index was ever open
+constinit std::atomic<bool> any_guarded{false};
+
+std::shared_mutex& memory_lock() noexcept {
+  static std::shared_mutex& lock = *new std::shared_mutex;
+  return lock;
+}
+
+int32_t find_arena(uint64_t address) noexcept {
+  const int32_t limit = arena_limit.load(std::memory_order_acquire);
+  for (int32_t device = 0; device < limit; ++device) {
+    const Arena& arena = arenas[device];
+    if (address - arena.begin.load(std::memory_order_relaxed) < arena.size.load(std::memory_order_acquire)) {
+      return device;
+    }
+  }
+  return -1;
+}
+
+uint64_t as_number(const void* address) noexcept { return reinterpret_cast<uint64_t>(address); }
+
+void* map_inaccessible(uint64_t wanted, uint64_t size) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  if (wanted != 0) {
+    void* const range = mmap(reinterpret_cast<void*>(wanted), size, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+    if (range == reinterpret_cast<void*>(wanted)) return range;
+    if (range != MAP_FAILED) munmap(range, size);  // a kernel that takes the address as a hint only
+  }
+  // Anywhere, but on a slot boundary: map one slot more and trim.
+  void* const range = mmap(nullptr, size + kSlotBytes, PROT_NONE, kFlags, -1, 0);
+  if (range == MAP_FAILED) return nullptr;
+  const uint64_t begin = as_number(range);
+  const uint64_t aligned = (begin + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
+  if (aligned != begin) munmap(range, aligned - begin);
+  if (const uint64_t tail = begin + kSlotBytes - aligned; tail != 0) {
+    munmap(reinterpret_cast<void*>(aligned + size), tail);
+  }
+  return reinterpret_cast<void*>(aligned);
+}
+
+uint64_t slots_up(uint64_t size_bytes) { return (size_bytes + kSlotBytes - 1) / kSlotBytes; }
+
+}  // namespace
+
+uint64_t arena_bytes() noexcept {
+  const int32_t devices = settings().installed_devices;
+  return devices <= kDevicesAtFullSize ? kAllArenas / kDevicesAtFullSize : kAllArenas / kMaxDevices;
+}
+
+AddressSpace::AddressSpace(int32_t device, bool guard) : device_(device), guard_(guard) {}
+AddressSpace::~AddressSpace() { close(); }
+
+Status AddressSpace::open() {
+  size_ = arena_bytes();
+  const auto refuse = [&](std::string_view what) {
+    const int reason = errno;
+    close();
+    return Status::error(code::ACL_ERROR_RT_INTERNAL_ERROR,
+                         fmt::format("device {}: the host gave no {} bytes of address space for {}: {}. Raise "
+                                     "`ulimit -v` or use fewer devices",
+                                     device_, arena_bytes(), what, std::strerror(reason)));
+  };
+
+  void* const range = map_inaccessible(kFirstArena + static_cast<uint64_t>(device_) * size_, size_);
+  if (range == nullptr) return refuse("device memory");
+  begin_ = as_number(range);
+  void* bytes = range;
+  if (guard_) {
+    bytes = map_inaccessible(0, size_);
+    if (bytes == nullptr) return refuse("the bytes behind guarded device memory");
+    host_offset_ = as_number(bytes) - begin_;
+  }
+  // A touched byte must cost a page of 4 KiB, not one of 2 MiB.
+  madvise(bytes, size_, MADV_NOHUGEPAGE);
+
+  const uint64_t table_bytes = size_ / kSlotBytes * sizeof(std::atomic<uint64_t>);
+  void* const table =
+      mmap(nullptr, table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (table == MAP_FAILED) return refuse("the table of allocations");
+  slots_ = static_cast<std::atomic<uint64_t>*>(table);
+
+  Arena& arena = arenas[device_];
+  arena.begin.store(begin_, std::memory_order_relaxed);
+  arena.host_offset.store(host_offset_, std::memory_order_relaxed);
+  arena.slots.store(slots_, std::memory_order_relaxed);
+  arena.size.store(size_, std::memory_order_release);
+  if (guard_) any_guarded.store(true, std::memory_order_release);
+  int32_t limit = arena_limit.load();
+  while (limit <= device_ && !arena_limit.compare_exchange_weak(limit, device_ + 1)) {}
+  return Status::ok();
+}
+
+void AddressSpace::close() noexcept {
+  Arena& arena = arenas[device_];
+  if (slots_ != nullptr) {
+    arena.size.store(0);
+    arena.begin.store(0);
+    munmap(static_cast<void*>(slots_), size_ / kSlotBytes * sizeof(std::atomic<uint64_t>));
+    slots_ = nullptr;
+  }
+  if (host_offset_ != 0) munmap(host(begin_), size_);
+  if (begin_ != 0) munmap(reinterpret_cast<void*>(begin_), size_);
+  begin_ = 0;
+  host_offset_ = 0;
+}
+
+Status AddressSpace::commit(uint64_t address, uint64_t size_bytes) {
+  if (mprotect(host(address), slots_up(size_bytes) * kSlotBytes, PROT_READ | PROT_WRITE) == 0) return Status::ok();
+  const int reason = errno;
+  return Status::error(
+      code::ACL_ERROR_RT_INTERNAL_ERROR,
+      fmt::format("device {}: the host refused to make {} accessible: {}. This is the host's memory, not the device's: "
+                  "look at vm.overcommit_memory and vm.max_map_count",
+                  device_, bytes_text(size_bytes), std::strerror(reason)));
+}
+
+void AddressSpace::decommit(uint64_t address, uint64_t size_bytes) noexcept {
+  const uint64_t bytes = slots_up(size_bytes) * kSlotBytes;
+  madvise(host(address), bytes, MADV_DONTNEED);
+  mprotect(host(address), bytes, PROT_NONE);
+}
+
+void AddressSpace::discard(uint64_t address, uint64_t size_bytes) noexcept {
+  constexpr uint64_t kPage = 4096;
+  const uint64_t begin = (address + kPage - 1) / kPage * kPage;
+  const uint64_t end = (address + size_bytes) / kPage * kPage;
+  if (begin < end) madvise(host(begin), end - begin, MADV_DONTNEED);
+}
+
+void AddressSpace::mark(uint64_t begin, uint64_t size_bytes) noexcept {
+  const uint64_t first = (begin - begin_) / kSlotBytes;
+  const uint64_t entry = first << kSizeBits | size_bytes;
+  // From the back, so that whoever sees the first slot sees all.
+  for (uint64_t slot = first + slots_up(size_bytes); slot-- > first;) {
+    slots_[slot].store(entry, std::memory_order_release);
+  }
+}
+
+void AddressSpace::unmark(uint64_t begin, uint64_t size_bytes) noexcept {
+  const uint64_t first = (begin - begin_) / kSlotBytes;
+  for (uint64_t slot = first; slot < first + slots_up(size_bytes); ++slot) {
+    slots_[slot].store(0, std::memory_order_release);
+  }
+}
+
+MemoryInUse::MemoryInUse() noexcept { memory_lock().lock_shared(); }
+MemoryInUse::~MemoryInUse() { memory_lock().unlock_shared(); }
+MemoryChanging::MemoryChanging() noexcept { memory_lock().lock(); }
+MemoryChanging::~MemoryChanging() { memory_lock().unlock(); }
+
+int32_t device_of(const void* address) noexcept { return find_arena(as_number(address)); }
+
+std::optional<Extent> extent_of(const void* address) noexcept {
+  const int32_t device = find_arena(as_number(address));
+  if (device < 0) return std::nullopt;
+  const uint64_t begin = arenas[device].begin.load(std::memory_order_relaxed);
+  const uint64_t offset = as_number(address) - begin;
+  const uint64_t entry =
+      arenas[device].slots.load(std::memory_order_relaxed)[offset / kSlotBytes].load(std::memory_order_acquire);
+  const uint64_t extent_begin = (entry >> kSizeBits) * kSlotBytes;
+  const uint64_t extent_bytes = entry & kSizeMask;
+  if (entry == 0 || offset - extent_begin >= extent_bytes) return std::nullopt;
+  return Extent{begin + extent_begin, extent_bytes, device};
+}
+
+bool is_allocated(const void* address, uint64_t size_bytes) noexcept {
+  const int32_t device = find_arena(as_number(address));
+  if (device < 0) return false;
+  const Arena& arena = arenas[device];
+  uint64_t offset = as_number(address) - arena.begin.load(std::memory_order_relaxed);
+  if (size_bytes > arena.size.load(std::memory_order_relaxed) - offset) return false;
+  const std::atomic<uint64_t>* const slots = arena.slots.load(std::memory_order_relaxed);
+  const uint64_t end = offset + size_bytes;
+  do {
+    const uint64_t entry = slots[offset / kSlotBytes].load(std::memory_order_acquire);
+    const uint64_t extent_begin = (entry >> kSizeBits) * kSlotBytes;
+    const uint64_t extent_end = extent_begin + (entry & kSizeMask);
+    // Subtraction also turns down an entry that ends before the address (the unused tail of a slot).
+    if (entry == 0 || offset - extent_begin >= extent_end - extent_begin) return false;
+    offset = extent_end;
+    // Neighbouring mappings of one reservation may be used as one piece, neighbouring allocations may not.
+  } while (offset < end && offset >= kReservationBegin);
+  return offset >= end;
+}
+
+char* host_address(const void* device_address) noexcept {
+  const uint64_t address = as_number(device_address);
+  if (any_guarded.load(std::memory_order_acquire)) {
+    if (const int32_t device = find_arena(address); device >= 0) {
+      return reinterpret_cast<char*>(address + arenas[device].host_offset.load(std::memory_order_relaxed));
+    }
+  }
+  return reinterpret_cast<char*>(address);
+}
+
+uint64_t arena_base(int32_t device) noexcept {
+  if (device < 0 || device >= kMaxDevices) return 0;
+  return arenas[device].begin.load(std::memory_order_relaxed);
+}
+
+}  // namespace drydock::device

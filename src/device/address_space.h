@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/export.h"
+#include "base/status.h"
+
+namespace drydock::device {
+
+/// Device addresses are handed out in multiples of this, the vendor's huge page.
+inline constexpr uint64_t kSlotBytes = uint64_t{2} << 20;
+
+/// Parts of a device's address range, in bytes from its begin.
+inline constexpr uint64_t kPlainBegin = 0;                        ///< aclrtMalloc
+inline constexpr uint64_t kStoreBegin = uint64_t{1} << 40;        ///< contents of physical memory while it is unmapped
+inline constexpr uint64_t kReservationBegin = uint64_t{2} << 40;  ///< aclrtReserveMemAddress
+
+/// Size of one device's range: 8 TiB, or 4 TiB where more than 8 devices have to fit. torch_npu reserves 9/8 of the
+/// device's memory for each stream and pool (contract E5), so most of it is for reservations.
+DRYDOCK_API uint64_t arena_bytes() noexcept;
+
+/// The address range of one device and what is accessible in it.
+///
+/// The begin is the same in every run where the host allows it, so that addresses compare. Nothing is accessible until
+/// `commit`; pages cost nothing until they are touched. In guard mode what the client holds stays inaccessible, and the
+/// bytes live in a second range of the same shape (`host_address` in heap.h translates).
+///
+/// `mark` publishes an extent to the lock-free questions of heap.h (`device_of`, `is_allocated`); the others are plain
+/// system calls. Callers serialise changes of overlapping ranges. Addresses are absolute.
+class DRYDOCK_API AddressSpace {
+ public:
+  AddressSpace(int32_t device, bool guard);
+  ~AddressSpace();
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
+  /// Takes the range from the operating system. 507000 with a sentence if it can't be had.
+  Status open();
+
+  uint64_t begin() const noexcept { return begin_; }
+  bool is_guarded() const noexcept { return guard_; }
+  bool contains(uint64_t address) const noexcept { return address - begin_ < size_; }
+
+  /// Makes the slots of [address, address + size) readable and writable; they read as zero. 507000 if the host refuses.
+  Status commit(uint64_t address, uint64_t size_bytes);
+  /// Gives the pages back and makes the slots inaccessible.
+  void decommit(uint64_t address, uint64_t size_bytes) noexcept;
+  /// Gives whole pages inside the range back to the host: what was there reads as zero.
+  void discard(uint64_t address, uint64_t size_bytes) noexcept;
+
+  /// Says that [begin, begin + size) is one live extent; `begin` is a multiple of kSlotBytes.
+  void mark(uint64_t begin, uint64_t size_bytes) noexcept;
+  void unmark(uint64_t begin, uint64_t size_bytes) noexcept;
+
+  char* host(uint64_t address) const noexcept { return reinterpret_cast<char*>(address + host_offset_); }
+
+ private:
+  void close() noexcept;
+
+  int32_t device_;
+  bool guard_;
+  uint64_t begin_ = 0;
+  uint64_t size_ = 0;
+  uint64_t host_offset_ = 0;  ///< what to add to a device address; 0 unless guarded (may wrap)
+  std::atomic<uint64_t>* slots_ = nullptr;
+};
+
+/// While one lives, no device memory is given back or unmapped: who copies or computes holds it between the question
+/// whether memory is allocated and the last touch of it. Take it for as long as one operator, never across a call
+/// into the client.
+class DRYDOCK_API MemoryInUse {
+ public:
+  MemoryInUse() noexcept;
+  ~MemoryInUse();
+  MemoryInUse(const MemoryInUse&) = delete;
+  MemoryInUse& operator=(const MemoryInUse&) = delete;
+};
+
+/// The other side: waits for every MemoryInUse to end and holds off new ones.
+class MemoryChanging {
+ public:
+  MemoryChanging() noexcept;
+  ~MemoryChanging();
+  MemoryChanging(const MemoryChanging&) = delete;
+  MemoryChanging& operator=(const MemoryChanging&) = delete;
+};
+
+}  // namespace drydock::device

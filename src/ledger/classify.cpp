@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "ledger/verdict.h"
+
+namespace drydock::ledger {
+namespace {
+
+uint64_t minus(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
+
+}  // namespace
+
+std::string_view name_of(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::kRan: return "ran";
+    case VerdictKind::kOutOfMemory: return "oom";
+    case VerdictKind::kFailed: return "failed";
+  }
+  return "failed";
+}
+
+std::string_view name_of(MemoryClass memory_class) {
+  switch (memory_class) {
+    case MemoryClass::kNone: return "";
+    case MemoryClass::kOversize: return "oversize";
+    case MemoryClass::kWorkspace: return "workspace";
+    case MemoryClass::kGrowth: return "growth";
+    case MemoryClass::kFragmentation: return "fragmentation";
+    case MemoryClass::kExternal: return "external";
+    case MemoryClass::kCapacity: return "capacity";
+  }
+  return "";
+}
+
+uint64_t MemoryEvidence::cached_bytes() const { return minus(reserved_bytes, allocated_bytes + direct_bytes); }
+
+uint64_t MemoryEvidence::foreign_bytes() const {
+  return minus(capacity_bytes, free_bytes + reserved_bytes + workspace_bytes + idle_bytes + hccl_bytes);
+}
+
+MemoryClass classify(const MemoryEvidence& given) {
+  MemoryEvidence evidence = given;
+  // Free beyond the program's own limit is not free for it.
+  if (evidence.limit_bytes > 0)
+    evidence.free_bytes = std::min(evidence.free_bytes, minus(evidence.limit_bytes, evidence.reserved_bytes));
+  const uint64_t cached = evidence.cached_bytes();
+  if (evidence.capacity_bytes > 0 && evidence.requested_bytes > minus(evidence.capacity_bytes, evidence.idle_bytes))
+    return MemoryClass::kOversize;
+  if (evidence.asked_for_workspace) return MemoryClass::kWorkspace;
+  // Of two causes the one with more bytes: what steps keep, or what lies idle.
+  if (evidence.grown_bytes > 0 && evidence.grown_bytes >= evidence.capacity_bytes / 20 && evidence.grown_bytes > cached)
+    return MemoryClass::kGrowth;
+  // Where free and idle bytes only suffice together, the larger part must be idle ones.
+  if (cached > 0 && cached + evidence.free_bytes >= evidence.requested_bytes && cached >= evidence.free_bytes)
+    return MemoryClass::kFragmentation;
+  const uint64_t external = given.hccl_bytes + given.foreign_bytes();
+  if (external > 0 && evidence.limit_bytes == 0 && evidence.free_bytes < evidence.requested_bytes &&
+      evidence.requested_bytes <= evidence.free_bytes + external)
+    return MemoryClass::kExternal;
+  if (evidence.workspace_bytes > evidence.reserved_bytes) return MemoryClass::kWorkspace;
+  return MemoryClass::kCapacity;
+}
+
+uint64_t steady_growth(const std::vector<StepEnd>& steps) {
+  // The first step makes the optimizer's state; four intervals after it are the least that shows a direction.
+  constexpr size_t kWarmUp = 1;
+  constexpr size_t kLeast = 6;
+  if (steps.size() < kLeast) return 0;
+  const uint64_t first = steps[kWarmUp].allocated_bytes;
+  const uint64_t last = steps.back().allocated_bytes;
+  if (last <= first) return 0;
+  size_t rises = 0;
+  size_t intervals = 0;
+  for (size_t index = kWarmUp + 1; index < steps.size(); ++index, ++intervals)
+    if (steps[index].allocated_bytes > steps[index - 1].allocated_bytes) ++rises;
+  if (rises * 10 < intervals * 8) return 0;
+  // A plateau after a rise is no leak: the second half must do its part.
+  const uint64_t middle = steps[kWarmUp + (steps.size() - kWarmUp) / 2].allocated_bytes;
+  const uint64_t second_half = minus(last, middle);
+  return second_half * 4 >= last - first ? last - first : 0;
+}
+
+}  // namespace drydock::ledger

@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "ledger/sizes.h"
+#include "ledger/verdict.h"
+
+namespace drydock::ledger {
+namespace {
+
+constexpr size_t kMostHolders = 10;
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// torch.OutOfMemoryError and torch_npu's RuntimeError with the same words; not the host's memory.
+bool says_out_of_memory(const Exception& exception) {
+  if (contains(exception.text, "host out of memory")) return false;
+  return contains(exception.type, "OutOfMemoryError") || contains(exception.text, "out of memory");
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// The size that stands before `label`: "50.46 GiB already allocated".
+std::optional<uint64_t> size_before(std::string_view text, std::string_view label) {
+  const size_t found = text.find(label);
+  if (found == std::string_view::npos) return std::nullopt;
+  const size_t begin = text.find_last_of(";(", found);
+  if (begin == std::string_view::npos) return std::nullopt;
+  return size_after(text.substr(begin), text.substr(begin, 1));
+}
+
+struct Candidate {
+  int process = -1;
+  const MemoryAccount* memory = nullptr;
+  const OutOfMemory* event = nullptr;
+  const Exception* exception = nullptr;
+};
+
+void last_event(const ProcessAccount& process, Candidate& candidate) {
+  for (const auto& [device, memory] : process.memories()) {
+    if (memory.out_of_memories().empty()) continue;
+    const OutOfMemory& last = memory.out_of_memories().back();
+    if (candidate.event != nullptr && candidate.event->record > last.record) continue;
+    candidate.event = &last;
+    candidate.memory = &memory;
+  }
+}
+
+// The process that ended out of memory: one whose last exception says so, else one that died without an exception
+// after the driver had refused it memory.
+std::optional<Candidate> find_out_of_memory(const RunInfo& run, const std::vector<ProcessAccount>& processes) {
+  std::optional<Candidate> silent;
+  for (size_t index = 0; index < processes.size(); ++index) {
+    const ProcessAccount& process = processes[index];
+    Candidate candidate{.process = static_cast<int>(index)};
+    last_event(process, candidate);
+    if (!process.exceptions().empty()) {
+      if (!says_out_of_memory(process.exceptions().back())) continue;
+      candidate.exception = &process.exceptions().back();
+      return candidate;
+    }
+    if (candidate.event != nullptr && run.exit_code.value_or(0) != 0 && !silent) silent = candidate;
+  }
+  return silent;
+}
+
+const MemoryAccount* largest_memory(const ProcessAccount& process) {
+  const MemoryAccount* largest = nullptr;
+  for (const auto& [device, memory] : process.memories())
+    if (largest == nullptr || memory.peak_reserved_bytes() > largest->peak_reserved_bytes()) largest = &memory;
+  return largest;
+}
+
+std::vector<HolderLine> holder_lines(const ProcessAccount& process, const std::vector<Holder>& holders,
+                                     std::string_view directory) {
+  // Lines of one text (two functions in one line, as lambdas are) count together.
+  std::vector<HolderLine> lines;
+  for (const Holder& holder : holders) {
+    std::string text = line_text(process, holder.line, directory);
+    auto same = std::find_if(lines.begin(), lines.end(), [&](const HolderLine& line) {
+      return line.line == text && line.is_workspace == holder.is_workspace;
+    });
+    if (same == lines.end()) {
+      lines.push_back({std::move(text), holder.bytes, holder.blocks, holder.is_workspace});
+    } else {
+      same->bytes += holder.bytes;
+      same->blocks += holder.blocks;
+    }
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const HolderLine& a, const HolderLine& b) { return a.bytes > b.bytes; });
+  if (lines.size() > kMostHolders) lines.resize(kMostHolders);
+  return lines;
+}
+
+void take_exception(const Exception& exception, std::string_view directory, Verdict& verdict) {
+  verdict.exception_type = exception.type;
+  verdict.exception_text = first_line(exception.text);
+  verdict.step = exception.steps_ended + 1;
+  if (!exception.file.empty()) verdict.line = line_text({exception.file, exception.line, ""}, directory);
+}
+
+// Without an answer of the driver (a limit that the program set itself) only the message knows the numbers.
+void take_message(const std::string& text, MemoryEvidence& evidence) {
+  evidence.requested_bytes = size_after(text, "ried to allocate ").value_or(0);
+  if (evidence.requested_bytes == 0) evidence.requested_bytes = size_after(text, "Requested size: ").value_or(0);
+  evidence.allocated_bytes = size_before(text, " already allocated").value_or(evidence.allocated_bytes);
+  evidence.reserved_bytes = size_before(text, " reserved in total").value_or(evidence.reserved_bytes);
+  evidence.capacity_bytes = size_before(text, " total capacity").value_or(evidence.capacity_bytes);
+  evidence.free_bytes = size_before(text, " free").value_or(evidence.free_bytes);
+  evidence.limit_bytes = size_before(text, " allowed").value_or(0);
+}
+
+void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, const Candidate& candidate,
+                         Verdict& verdict) {
+  verdict.kind = VerdictKind::kOutOfMemory;
+  verdict.process = candidate.process;
+  const std::string& directory = run.working_directory;
+  if (candidate.exception != nullptr) take_exception(*candidate.exception, directory, verdict);
+  const std::string text = candidate.exception != nullptr ? candidate.exception->text : std::string();
+
+  MemoryEvidence evidence;
+  const MemoryAccount* memory = candidate.memory != nullptr ? candidate.memory : largest_memory(process);
+  std::vector<Holder> holders;
+  if (candidate.event != nullptr) {
+    const OutOfMemory& event = *candidate.event;
+    verdict.step = event.steps_ended + 1;
+    if (event.line != 0) verdict.line = line_text(process, event.line, directory);
+    evidence.requested_bytes = event.requested_bytes + event.pending_bytes;
+    evidence.allocated_bytes = event.allocated_bytes;
+    evidence.reserved_bytes = event.reserved_bytes;
+    evidence.workspace_bytes = event.workspace_bytes;
+    evidence.direct_bytes = event.direct_bytes;
+    evidence.free_bytes = event.free_bytes;
+    evidence.capacity_bytes = event.capacity_bytes;
+    evidence.idle_bytes = event.idle_bytes;
+    evidence.hccl_bytes = event.hccl_bytes;
+    // The driver is asked for pages or segments, the message names the tensor's block. It is rounded to two decimals:
+    // where both mean the same the driver's number is the exact one.
+    const uint64_t told = size_after(text, "ried to allocate ").value_or(event.requested_bytes);
+    const uint64_t slack = rounding_of(told);
+    if (event.requested_bytes + slack >= told && event.requested_bytes <= told + slack) {
+      evidence.requested_bytes = event.requested_bytes + (text.empty() ? event.pending_bytes : 0);
+    } else {
+      evidence.requested_bytes = told;
+    }
+    holders = event.holders;
+  } else if (memory != nullptr) {
+    evidence.allocated_bytes = memory->peak_allocated_bytes();
+    evidence.reserved_bytes = memory->peak_reserved_bytes();
+    evidence.workspace_bytes = memory->peak_workspace_bytes();
+    take_message(text, evidence);
+    holders = memory->holder_lines().at_peak();
+    verdict.evidence.emplace_back(
+        "The device itself refused nothing: torch_npu did, by a limit of its own. Holders are those at the peak.");
+  } else {
+    take_message(text, evidence);
+  }
+  evidence.asked_for_workspace = contains(text, "NPUWorkspaceAllocator");
+  evidence.grown_bytes = steady_growth(process.steps());
+  evidence.grown_steps = evidence.grown_bytes > 0 ? process.steps_ended() - 2 : 0;
+
+  verdict.memory_class = classify(evidence);
+  verdict.evidence.insert(verdict.evidence.begin(), explain(verdict.memory_class, evidence));
+  verdict.device = memory != nullptr ? memory->device() : -1;
+  verdict.requested_bytes = evidence.requested_bytes;
+  verdict.allocated_bytes = evidence.allocated_bytes;
+  verdict.reserved_bytes = evidence.reserved_bytes;
+  verdict.free_bytes = evidence.free_bytes;
+  verdict.capacity_bytes = evidence.capacity_bytes;
+  verdict.workspace_bytes = evidence.workspace_bytes;
+  verdict.holders = holder_lines(process, holders, directory);
+  if (verdict.line.empty()) verdict.line = line_text(SourceLine(), directory);
+
+  std::string growing;
+  if (verdict.memory_class == MemoryClass::kGrowth && memory != nullptr) {
+    const auto grown = holder_lines(process, memory->holder_lines().growth_since_mark(), directory);
+    if (!grown.empty()) growing = grown.front().line;
+  }
+  const std::string settings = run.variable("PYTORCH_NPU_ALLOC_CONF");
+  const bool expandable = contains(settings, "expandable_segments:True") ||
+                          contains(settings, "expandable_segments:true") ||
+                          (memory != nullptr && memory->uses_virtual_memory());
+  verdict.advice = advise(verdict.memory_class, evidence, expandable, settings, verdict.holders, growing);
+}
+
+void judge_failure(const RunInfo& run, const std::vector<ProcessAccount>& processes, Verdict& verdict) {
+  verdict.kind = VerdictKind::kFailed;
+  for (size_t index = 0; index < processes.size(); ++index) {
+    const ProcessAccount& process = processes[index];
+    if (process.exceptions().empty()) continue;
+    verdict.process = static_cast<int>(index);
+    take_exception(process.exceptions().back(), run.working_directory, verdict);
+    break;
+  }
+  const int32_t exit_code = run.exit_code.value_or(0);
+  if (exit_code == 128 + 9)
+    verdict.evidence.emplace_back(
+        "The process was killed (SIGKILL). If nobody did that, the host ran out of its own memory: see dmesg.");
+  else if (exit_code > 128 && exit_code < 128 + 65)
+    verdict.evidence.push_back(fmt::format("The process was ended by signal {}.", exit_code - 128));
+  else if (!run.exit_code && verdict.exception_type.empty())
+    verdict.evidence.emplace_back("The process ended without saying so: it was killed, or left by _exit().");
+}
+
+}  // namespace
+
+std::string line_text(const SourceLine& line, std::string_view working_directory) {
+  if (line.file.empty()) return "unknown line";
+  std::string_view file = line.file;
+  if (!working_directory.empty() && file.size() > working_directory.size() + 1 && file.starts_with(working_directory) &&
+      file[working_directory.size()] == '/')
+    file.remove_prefix(working_directory.size() + 1);
+  return fmt::format("{}:{}", file, line.line);
+}
+
+std::string line_text(const ProcessAccount& process, trace::LineId line, std::string_view working_directory) {
+  return line_text(line < process.lines.size() ? process.lines[line] : SourceLine(), working_directory);
+}
+
+Verdict judge(const RunInfo& run, const std::vector<ProcessAccount>& processes) {
+  Verdict verdict;
+  bool finished = run.exit_code.value_or(0) == 0;
+  if (!run.exit_code) {
+    for (const ProcessAccount& process : processes) {
+      finished = finished && process.exceptions().empty() && (process.closed || process.is_running);
+      verdict.is_running = verdict.is_running || process.is_running;
+    }
+  }
+  if (finished) return verdict;
+  if (const std::optional<Candidate> candidate = find_out_of_memory(run, processes)) {
+    judge_out_of_memory(run, processes[static_cast<size_t>(candidate->process)], *candidate, verdict);
+  } else {
+    judge_failure(run, processes, verdict);
+  }
+  return verdict;
+}
+
+}  // namespace drydock::ledger

@@ -1,0 +1,267 @@
+#include "ledger/memory_account.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace drydock::ledger {
+
+using trace::DriverMemory;
+
+bool MemoryAccount::is_device_memory(DriverMemory kind) {
+  return kind == DriverMemory::kMalloc || kind == DriverMemory::kPhysical;
+}
+
+MemoryAccount::LiveSegment* MemoryAccount::containing(Segments& segments, uint64_t address) {
+  auto after = segments.upper_bound(address);
+  if (after == segments.begin()) return nullptr;
+  auto found = std::prev(after);
+  return address - found->first < found->second.size_bytes ? &found->second : nullptr;
+}
+
+void MemoryAccount::enter_workspace(LiveSegment& segment) {
+  if (segment.is_workspace) return;
+  segment.is_workspace = true;
+  workspace_segments_ += segment.size_bytes;
+}
+
+// Finds out what a segment is for: from the first block in it.
+void MemoryAccount::place(uint64_t address, bool is_workspace) {
+  if (blockless_ == 0) return;
+  if (LiveSegment* segment = containing(mallocs_, address); segment != nullptr) {
+    if (segment->has_blocks) return;
+    segment->has_blocks = true;
+    --blockless_;
+    if (is_workspace) enter_workspace(*segment);
+    return;
+  }
+  auto after = reservations_.upper_bound(address);
+  if (after == reservations_.begin()) return;
+  const auto& [begin, unused] = *std::prev(after);
+  LiveSegment& reservation = std::prev(after)->second;
+  if (address - begin >= reservation.size_bytes || reservation.has_blocks) return;
+  reservation.has_blocks = true;
+  --blockless_;
+  if (!is_workspace) return;
+  reservation.is_workspace = true;
+  for (auto mapping = mappings_.lower_bound(begin);
+       mapping != mappings_.end() && mapping->first - begin < reservation.size_bytes; ++mapping) {
+    auto physical = physical_.find(mapping->second.handle);
+    if (physical != physical_.end()) enter_workspace(physical->second);
+  }
+}
+
+// Whether new driver memory is workspace is known only once a block lies in it, so a peak of reserved bytes counts
+// when the next event is seen.
+void MemoryAccount::settle() {
+  if (!unsettled_) return;
+  unsettled_ = false;
+  peak_workspace_ = std::max(peak_workspace_, workspace_segments_);
+  if (reserved_bytes() <= peak_reserved_) return;
+  peak_reserved_ = reserved_bytes();
+  driver_lines_.new_peak();
+}
+
+void MemoryAccount::block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line) {
+  if (address == FlatTable<LiveBlock>::kEmptyKey) return;
+  place(address, is_workspace);
+  settle();
+  if (live_blocks_.find(address) != nullptr) block_freed(address);  // its release was not recorded
+  LiveBlock block{.size_bytes = size_bytes, .is_workspace = is_workspace};
+  block.tally = block_lines_.add(line, is_workspace, size_bytes);
+  live_blocks_[address] = block;
+  block_sizes_[size_bytes] = 1;
+  ++block_count_;
+  if (is_workspace) return;
+  allocated_ += size_bytes;
+  step_peak_ = std::max(step_peak_, allocated_);
+  if (allocated_ <= peak_allocated_) return;
+  peak_allocated_ = allocated_;
+  block_lines_.new_peak();
+}
+
+void MemoryAccount::block_freed(uint64_t address) {
+  settle();
+  const LiveBlock* block = live_blocks_.find(address);
+  if (block == nullptr) {
+    ++unknown_frees_;
+    return;
+  }
+  block_lines_.remove(block->tally, block->size_bytes);
+  if (!block->is_workspace) allocated_ -= block->size_bytes;
+  live_blocks_.erase(address);
+}
+
+void MemoryAccount::block_requested(uint64_t address, uint64_t requested_bytes) {
+  LiveBlock* block = live_blocks_.find(address);
+  if (block == nullptr || requested_bytes > block->size_bytes) return;
+  // The first wish for a block is the block's; a smaller view of the same storage changes nothing.
+  if (block->requested_bytes != 0) return;
+  block->requested_bytes = requested_bytes;
+  padding_ += block->size_bytes - requested_bytes;
+  ++requested_blocks_;
+}
+
+void MemoryAccount::map(const Segment& segment) {
+  if (mappings_.contains(segment.address)) unmap(segment.address);
+  mappings_[segment.address] = {segment.size_bytes, segment.handle};
+  auto physical = physical_.find(segment.handle);
+  if (physical == physical_.end()) return;
+  if (physical->second.mappings++ == 0) unmapped_ -= std::min(unmapped_, physical->second.size_bytes);
+  const LiveSegment* reservation = containing(reservations_, segment.address);
+  if (reservation != nullptr && reservation->is_workspace) enter_workspace(physical->second);
+}
+
+void MemoryAccount::unmap(uint64_t address) {
+  auto mapping = mappings_.find(address);
+  if (mapping == mappings_.end()) return;
+  auto physical = physical_.find(mapping->second.handle);
+  mappings_.erase(mapping);
+  if (physical == physical_.end() || physical->second.mappings == 0 || --physical->second.mappings > 0) return;
+  LiveSegment& segment = physical->second;
+  unmapped_ += segment.size_bytes;
+  if (!segment.is_workspace) return;
+  segment.is_workspace = false;
+  workspace_segments_ -= segment.size_bytes;
+}
+
+void MemoryAccount::driver_allocated(const Segment& segment) {
+  settle();
+  ++segment_count_;
+  LiveSegment live{.size_bytes = segment.size_bytes};
+  if (segment_rows_.size() < kMaxSegmentRows) {
+    live.row = segment_rows_.size();
+    segment_rows_.push_back(segment);
+  }
+  switch (segment.kind) {
+    case DriverMemory::kMalloc:
+    case DriverMemory::kPhysical: {
+      const bool is_physical = segment.kind == DriverMemory::kPhysical;
+      driver_freed(segment.kind, segment.address, segment.handle, segment.allocated_record);  // release not recorded
+      live.tally = driver_lines_.add(segment.line, false, segment.size_bytes);
+      driver_ += segment.size_bytes;
+      if (is_physical) {
+        uses_virtual_memory_ = true;
+        unmapped_ += segment.size_bytes;
+        physical_[segment.handle] = live;
+      } else {
+        mallocs_[segment.address] = live;
+        ++blockless_;
+      }
+      break;
+    }
+    case DriverMemory::kReservation: {
+      LiveSegment& slot = reservations_[segment.address];
+      if (slot.size_bytes == 0 || slot.has_blocks) ++blockless_;
+      slot = live;
+      break;
+    }
+    case DriverMemory::kMapping: map(segment); break;
+    case DriverMemory::kHost:
+    case DriverMemory::kHostRegistered: {
+      uint64_t& size = host_sizes_[segment.address];
+      host_ += segment.size_bytes - size;
+      size = segment.size_bytes;
+      peak_host_ = std::max(peak_host_, host_);
+      break;
+    }
+  }
+  unsettled_ = true;
+}
+
+void MemoryAccount::release(LiveSegment& segment, uint64_t record) {
+  driver_ -= segment.size_bytes;
+  if (segment.is_workspace) workspace_segments_ -= segment.size_bytes;
+  driver_lines_.remove(segment.tally, segment.size_bytes);
+  if (segment.row < segment_rows_.size()) segment_rows_[segment.row].freed_record = record;
+}
+
+void MemoryAccount::driver_freed(DriverMemory kind, uint64_t address, uint64_t handle, uint64_t record) {
+  settle();
+  switch (kind) {
+    case DriverMemory::kMalloc: {
+      auto found = mallocs_.find(address);
+      if (found == mallocs_.end()) return;
+      if (!found->second.has_blocks) --blockless_;
+      release(found->second, record);
+      mallocs_.erase(found);
+      return;
+    }
+    case DriverMemory::kPhysical: {
+      auto found = physical_.find(handle);
+      if (found == physical_.end()) return;
+      if (found->second.mappings == 0) unmapped_ -= std::min(unmapped_, found->second.size_bytes);
+      release(found->second, record);
+      physical_.erase(found);
+      return;
+    }
+    case DriverMemory::kReservation: {
+      auto found = reservations_.find(address);
+      if (found == reservations_.end()) return;
+      if (!found->second.has_blocks) --blockless_;
+      if (found->second.row < segment_rows_.size()) segment_rows_[found->second.row].freed_record = record;
+      reservations_.erase(found);
+      return;
+    }
+    case DriverMemory::kMapping: unmap(address); return;
+    case DriverMemory::kHost:
+    case DriverMemory::kHostRegistered:
+      if (const uint64_t* size = host_sizes_.find(address); size != nullptr) {
+        host_ -= *size;
+        host_sizes_.erase(address);
+      }
+      return;
+  }
+}
+
+// Driver memory in which the caching allocator never placed a block: the program's own.
+uint64_t MemoryAccount::direct_bytes() {
+  if (!has_blocks()) return 0;
+  uint64_t bytes = 0;
+  for (const auto& [address, segment] : mallocs_)
+    if (!segment.has_blocks) bytes += segment.size_bytes;
+  for (const auto& [address, mapping] : mappings_) {
+    const LiveSegment* reservation = containing(reservations_, address);
+    if (reservation != nullptr && !reservation->has_blocks) bytes += mapping.size_bytes;
+  }
+  return bytes;
+}
+
+void MemoryAccount::out_of_memory(OutOfMemory event) {
+  settle();
+  event.allocated_bytes = allocated_bytes();
+  event.reserved_bytes = reserved_bytes();
+  event.workspace_bytes = workspace_segments_;
+  event.direct_bytes = direct_bytes();
+  event.pending_bytes = event.kind == DriverMemory::kPhysical ? unmapped_ : 0;
+  event.free_bytes += event.pending_bytes;
+  for (const auto& [what, bytes] : overheads_)
+    (what.starts_with("hccl") ? event.hccl_bytes : event.idle_bytes) += bytes;
+  event.holders = holder_lines().now();
+  if (!out_of_memories_.empty()) out_of_memories_.back().holders = {};
+  out_of_memories_.push_back(std::move(event));
+}
+
+void MemoryAccount::overhead_charged(std::string_view what, uint64_t size_bytes) {
+  std::string name(what);
+  for (char& letter : name)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  overheads_[name] += size_bytes;
+}
+
+void MemoryAccount::step_ended() {
+  settle();
+  step_peak_ = allocated_;
+  // The first step makes the optimizer's state, the second the first gradients beside it.
+  if (++steps_ended_ == 2) {
+    block_lines_.mark();
+    driver_lines_.mark();
+  }
+}
+
+void MemoryAccount::finish() {
+  settle();
+  block_lines_.finish();
+  driver_lines_.finish();
+}
+
+}  // namespace drydock::ledger

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ledger/flat_table.h"
+#include "ledger/holder_tally.h"
+#include "trace/recorder.h"
+
+// The memory of one device as one process used it, replayed from its trace in one pass.
+//
+// Terms, as torch_npu's users know them:
+//   allocated   rounded sizes of the live blocks of the caching allocator (torch.npu.memory_allocated())
+//   reserved    driver memory that the caching allocator holds (torch.npu.memory_reserved())
+//   workspace   driver memory that holds operators' scratch memory (an allocator of its own in torch_npu)
+//   cached      reserved - allocated: held, but in no block
+// A program without torch_npu has no blocks: then all its driver memory counts as reserved and as allocated.
+
+namespace drydock::ledger {
+
+/// One piece of driver memory, from its allocation to its release.
+struct Segment {
+  trace::DriverMemory kind = trace::DriverMemory::kMalloc;
+  uint64_t address = 0;
+  uint64_t handle = 0;
+  uint64_t size_bytes = 0;
+  trace::LineId line = 0;
+  uint64_t allocated_record = 0;
+  uint64_t freed_record = 0;  ///< 0 = never
+};
+
+/// The state of the device when the driver had no room.
+struct OutOfMemory {
+  uint64_t record = 0;
+  trace::DriverMemory kind = trace::DriverMemory::kMalloc;
+  uint64_t requested_bytes = 0;  ///< of the driver: the client's own wish may be larger (pending_bytes)
+  uint64_t free_bytes = 0;       ///< what the client could have: the driver's free bytes and pending_bytes
+  uint64_t capacity_bytes = 0;
+  uint64_t allocated_bytes = 0;
+  uint64_t reserved_bytes = 0;
+  uint64_t workspace_bytes = 0;
+  uint64_t direct_bytes = 0;   ///< part of reserved: driver memory outside the caching allocator
+  uint64_t pending_bytes = 0;  ///< pages of the same wish that had been handed out already; the client gives them back
+  uint64_t idle_bytes = 0;     ///< idle use and contexts: on every device, always
+  uint64_t hccl_bytes = 0;     ///< buffers of communicators
+  trace::LineId line = 0;
+  uint32_t steps_ended = 0;
+  std::vector<Holder> holders;  ///< largest first
+};
+
+/// Not thread-safe. Feed it the records of one device in the order of the trace, then call `finish`.
+class MemoryAccount {
+ public:
+  /// Segments kept one by one; further ones are only counted.
+  static constexpr size_t kMaxSegmentRows = 100'000;
+
+  explicit MemoryAccount(int32_t device) : device_(device) {}
+
+  void block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line);
+  void block_freed(uint64_t address);
+  void block_requested(uint64_t address, uint64_t requested_bytes);
+  void driver_allocated(const Segment& segment);
+  void driver_freed(trace::DriverMemory kind, uint64_t address, uint64_t handle, uint64_t record);
+  /// Fills in what the driver did not say and keeps it; only the last one keeps its holders.
+  void out_of_memory(OutOfMemory event);
+  void overhead_charged(std::string_view what, uint64_t size_bytes);
+  void step_ended();
+  /// Call once after the last record.
+  void finish();
+
+  int32_t device() const { return device_; }
+  uint64_t allocated_bytes() const { return has_blocks() ? allocated_ : reserved_bytes(); }
+  uint64_t reserved_bytes() const { return driver_ - workspace_segments_ - unmapped_; }
+  uint64_t workspace_bytes() const { return workspace_segments_; }
+  uint64_t peak_allocated_bytes() const { return has_blocks() ? peak_allocated_ : peak_reserved_; }
+  uint64_t peak_reserved_bytes() const { return peak_reserved_; }
+  uint64_t peak_workspace_bytes() const { return peak_workspace_; }
+  uint64_t peak_host_bytes() const { return peak_host_; }
+  uint64_t blocks() const { return block_count_; }
+  uint64_t segments() const { return segment_count_; }
+  /// Frees of blocks whose allocation is not in the trace.
+  uint64_t unknown_frees() const { return unknown_frees_; }
+  /// Rounded minus requested size over all blocks whose requested size is known, and how many those are.
+  uint64_t padding_bytes() const { return padding_; }
+  uint64_t requested_blocks() const { return requested_blocks_; }
+  uint64_t distinct_block_sizes() const { return block_sizes_.size(); }
+  /// Highest allocated bytes since the last `step_ended`.
+  uint64_t step_peak_allocated_bytes() const { return has_blocks() ? step_peak_ : reserved_bytes(); }
+  /// True if physical handles were used: expandable segments are on.
+  bool uses_virtual_memory() const { return uses_virtual_memory_; }
+  bool has_blocks() const { return block_count_ > 0; }
+
+  /// By source line: of blocks, and of driver memory.
+  const HolderTally& block_lines() const { return block_lines_; }
+  const HolderTally& driver_lines() const { return driver_lines_; }
+  /// Blocks by line where there are blocks, else driver memory by line.
+  const HolderTally& holder_lines() const { return has_blocks() ? block_lines_ : driver_lines_; }
+
+  const std::vector<Segment>& segment_rows() const { return segment_rows_; }
+  const std::vector<OutOfMemory>& out_of_memories() const { return out_of_memories_; }
+  const std::map<std::string, uint64_t>& overheads() const { return overheads_; }
+
+ private:
+  struct LiveBlock {
+    uint64_t size_bytes = 0;
+    uint64_t requested_bytes = 0;
+    uint32_t tally = 0;
+    bool is_workspace = false;
+  };
+  struct LiveSegment {  // malloc'ed, physical (has no blocks of its own) or a reservation
+    uint64_t size_bytes = 0;
+    uint32_t tally = 0;
+    size_t row = SIZE_MAX;
+    uint32_t mappings = 0;
+    bool has_blocks = false;
+    bool is_workspace = false;
+  };
+  struct Mapping {
+    uint64_t size_bytes = 0;
+    uint64_t handle = 0;
+  };
+  using Segments = std::map<uint64_t, LiveSegment>;
+
+  static LiveSegment* containing(Segments& segments, uint64_t address);
+  static bool is_device_memory(trace::DriverMemory kind);
+  void place(uint64_t address, bool is_workspace);
+  void enter_workspace(LiveSegment& segment);
+  void map(const Segment& segment);
+  void unmap(uint64_t address);
+  void release(LiveSegment& segment, uint64_t record);
+  void settle();
+  uint64_t direct_bytes();
+
+  int32_t device_;
+  uint64_t allocated_ = 0;
+  uint64_t driver_ = 0;              // malloc'ed and physical
+  uint64_t workspace_segments_ = 0;  // the part of it that holds workspace blocks
+  uint64_t unmapped_ = 0;            // the part of it that is physical and mapped nowhere
+  uint64_t host_ = 0;
+  uint64_t peak_allocated_ = 0;
+  uint64_t peak_reserved_ = 0;
+  uint64_t peak_workspace_ = 0;
+  uint64_t peak_host_ = 0;
+  uint64_t step_peak_ = 0;
+  uint64_t block_count_ = 0;
+  uint64_t segment_count_ = 0;
+  uint64_t unknown_frees_ = 0;
+  uint64_t padding_ = 0;
+  uint64_t requested_blocks_ = 0;
+  uint64_t blockless_ = 0;  // live malloc'ed segments and reservations without a block
+  uint32_t steps_ended_ = 0;
+  bool uses_virtual_memory_ = false;
+  bool unsettled_ = false;
+
+  FlatTable<LiveBlock> live_blocks_;
+  FlatTable<uint8_t> block_sizes_;
+  Segments mallocs_;       // by address
+  Segments reservations_;  // by address
+  Segments physical_;      // by handle
+  std::map<uint64_t, Mapping> mappings_;
+  FlatTable<uint64_t> host_sizes_;
+  HolderTally block_lines_;
+  HolderTally driver_lines_;
+  std::vector<Segment> segment_rows_;
+  std::vector<OutOfMemory> out_of_memories_;
+  std::map<std::string, uint64_t> overheads_;
+};
+
+}  // namespace drydock::ledger

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "ledger/flat_table.h"
+#include "ledger/memory_account.h"
+#include "trace/recorder.h"
+
+namespace drydock::ledger {
+
+/// A source line as the trace interned it.
+struct SourceLine {
+  std::string file;
+  uint32_t line = 0;
+  std::string function;
+};
+
+/// An operator call as the trace interned it, decoded: one text per distinct combination of dtypes, shapes and scalars.
+struct CallText {
+  std::string name;       ///< "aclnnAdd"
+  std::string signature;  ///< "aclnnAdd(bf16[4, 512, 4096], bf16[4, 512, 4096], alpha=1)"
+};
+
+inline constexpr size_t kOutcomes = 4;  ///< of trace::Outcome
+
+/// Launches of one call from one line in one step.
+struct Launches {
+  uint32_t step = 0;  ///< counted from 1
+  trace::CallId call = 0;
+  trace::LineId line = 0;
+  int32_t device = 0;
+  std::array<uint32_t, kOutcomes> count{};
+};
+
+/// How things stood when a step ended.
+struct StepEnd {
+  uint32_t step = 0;  ///< counted from 1
+  uint64_t record = 0;
+  uint64_t time_ns = 0;  ///< since the process's first record; 0 if unknown
+  uint64_t operators = 0;
+  uint64_t allocated_bytes = 0;  ///< over all devices
+  uint64_t reserved_bytes = 0;
+  uint64_t peak_allocated_bytes = 0;
+};
+
+struct Exception {
+  uint64_t record = 0;
+  std::string type;
+  std::string text;
+  std::string file;
+  uint32_t line = 0;
+  uint32_t steps_ended = 0;
+};
+
+struct Tally {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+};
+
+struct CopyKey {
+  trace::CopyKind kind;
+  int32_t device;
+  bool async;
+  trace::LineId line;
+  auto operator<=>(const CopyKey&) const = default;
+};
+
+struct ErrorKey {
+  uint32_t entry;
+  int32_t code;
+  trace::LineId line;
+  std::string message;
+  auto operator<=>(const ErrorKey&) const = default;
+};
+
+struct AssumptionKey {
+  trace::Assumption kind;
+  trace::LineId line;
+  auto operator<=>(const AssumptionKey&) const = default;
+};
+
+/// Everything one process did, from its trace. Ids of lines and calls are those of the trace.
+/// Feed the records in order, then call `finish`. Not thread-safe.
+class ProcessAccount {
+ public:
+  // What the trace says about itself.
+  uint32_t process_id = 0;
+  std::string trace_file;
+  std::string command;  ///< arguments separated by blanks, cut at 1 KiB
+  std::string values;   ///< the settings that the process saw
+  std::string profile;
+  int64_t start_wall_ns = 0;  ///< since 1970
+  uint64_t records = 0;
+  uint64_t bytes = 0;
+  uint64_t lost = 0;                  ///< records that the writer could not write
+  bool closed = false;                ///< the process ended in order
+  bool is_running = false;            ///< it has not ended: the account is of its beginning
+  std::vector<std::string> problems;  ///< sentences
+
+  // Definitions.
+  std::vector<SourceLine> lines;  ///< by LineId; [0] is the unknown line
+  std::vector<CallText> calls;    ///< by CallId
+
+  void operator_launched(int32_t device, trace::CallId call, trace::LineId line, trace::Outcome outcome);
+  void copied(trace::CopyKind kind, int32_t device, uint64_t size_bytes, bool async, trace::LineId line);
+  void assumed(trace::Assumption kind, uint64_t size_bytes, trace::LineId line);
+  void entry_called(uint32_t entry);
+  void failed(uint32_t entry, int32_t code, std::string_view message, trace::LineId line);
+  void out_of_memory(int32_t device, OutOfMemory event);
+  void step_ended(uint64_t record, uint64_t time_ns);
+  void host_fallback(std::string_view name, trace::LineId line);
+  void python_exception(Exception exception);
+  void finish();
+
+  MemoryAccount& memory(int32_t device);
+  const std::map<int32_t, MemoryAccount>& memories() const { return memories_; }
+
+  uint32_t steps_ended() const { return static_cast<uint32_t>(steps_.size()); }
+  const std::vector<StepEnd>& steps() const { return steps_; }
+  const std::vector<Launches>& launches() const { return launches_; }
+  const std::map<CopyKey, Tally>& copies() const { return copies_; }
+  const std::map<ErrorKey, uint64_t>& errors() const { return errors_; }
+  const std::map<AssumptionKey, Tally>& assumptions() const { return assumptions_; }
+  const std::map<uint32_t, uint64_t>& entries() const { return entries_; }
+  const std::map<std::tuple<std::string, trace::LineId>, uint64_t>& host_fallbacks() const { return host_fallbacks_; }
+  const std::vector<Exception>& exceptions() const { return exceptions_; }
+
+ private:
+  std::map<int32_t, MemoryAccount> memories_;
+  MemoryAccount* last_memory_ = nullptr;
+  FlatTable<uint32_t> launch_index_;  // of this step's launches, by call and line and device
+  uint64_t step_operators_ = 0;
+  std::vector<Launches> launches_;
+  std::vector<StepEnd> steps_;
+  std::map<CopyKey, Tally> copies_;
+  std::map<ErrorKey, uint64_t> errors_;
+  std::map<AssumptionKey, Tally> assumptions_;
+  std::map<uint32_t, uint64_t> entries_;
+  std::map<std::tuple<std::string, trace::LineId>, uint64_t> host_fallbacks_;
+  std::vector<Exception> exceptions_;
+};
+
+}  // namespace drydock::ledger

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ledger/process_account.h"
+#include "ledger/run_info.h"
+
+// Did it finish, and if not, why: decided from the accounts of all processes of a run.
+
+namespace drydock::ledger {
+
+enum class VerdictKind { kRan, kOutOfMemory, kFailed };
+std::string_view name_of(VerdictKind kind);
+
+/// Why the device had no room. Decided in this order: the first that holds.
+enum class MemoryClass {
+  kNone,           ///< the run did not end out of memory
+  kOversize,       ///< the request alone is larger than the device
+  kWorkspace,      ///< an operator's scratch memory did not fit
+  kGrowth,         ///< each step kept more than the one before
+  kFragmentation,  ///< the bytes were there, reserved and unused, in pieces that were too small
+  kExternal,       ///< other use of the device (HCCL buffers, other processes) took what was asked
+  kCapacity,       ///< the program needs more than the device has
+};
+/// "" for kNone, "fragmentation" and so on.
+std::string_view name_of(MemoryClass memory_class);
+
+struct HolderLine {
+  std::string line;
+  uint64_t bytes = 0;
+  uint64_t blocks = 0;
+  bool is_workspace = false;
+};
+
+struct Advice {
+  std::string action;
+  std::string reason;  ///< one sentence
+  /// Settings that carry the action out: run the same command with them.
+  std::map<std::string, std::string> environment;
+};
+
+struct Verdict {
+  VerdictKind kind = VerdictKind::kRan;
+  MemoryClass memory_class = MemoryClass::kNone;
+  std::vector<std::string> evidence;  ///< sentences
+  std::vector<Advice> advice;
+
+  bool is_running = false;  ///< nobody waited for the run, and it has not ended: kRan means so far
+
+  /// Index of the process that decided, or -1.
+  int process = -1;
+  int32_t device = -1;
+  uint32_t step = 0;  ///< in which it ended, counted from 1; 0 if the program has no device
+  std::string line;
+  std::string exception_type;
+  std::string exception_text;  ///< first line
+
+  // Out of memory only.
+  uint64_t requested_bytes = 0;
+  uint64_t allocated_bytes = 0;
+  uint64_t reserved_bytes = 0;
+  uint64_t free_bytes = 0;
+  uint64_t capacity_bytes = 0;
+  uint64_t workspace_bytes = 0;
+  std::vector<HolderLine> holders;  ///< largest first
+};
+
+/// The accounts must be finished.
+Verdict judge(const RunInfo& run, const std::vector<ProcessAccount>& processes);
+
+/// "train.py:42": relative to the run's working directory where the file lies below it; "unknown line" for none.
+std::string line_text(const SourceLine& line, std::string_view working_directory);
+std::string line_text(const ProcessAccount& process, trace::LineId line, std::string_view working_directory);
+
+/// What is wrong with the memory, as numbers: input of the classification, apart from `judge` for tests.
+struct MemoryEvidence {
+  uint64_t requested_bytes = 0;
+  uint64_t allocated_bytes = 0;
+  uint64_t reserved_bytes = 0;
+  uint64_t workspace_bytes = 0;
+  uint64_t direct_bytes = 0;
+  uint64_t free_bytes = 0;
+  uint64_t capacity_bytes = 0;
+  uint64_t idle_bytes = 0;
+  uint64_t hccl_bytes = 0;
+  uint64_t limit_bytes = 0;  ///< most that the program lets itself reserve; 0 if it set no limit
+  bool asked_for_workspace = false;
+  uint64_t grown_bytes = 0;  ///< kept from step to step, since the second step
+  uint32_t grown_steps = 0;  ///< in how many steps
+
+  uint64_t cached_bytes() const;
+  /// What other processes hold.
+  uint64_t foreign_bytes() const;
+};
+MemoryClass classify(const MemoryEvidence& evidence);
+
+/// Bytes that steps keep more and more of: 0 unless most steps end higher than the one before, all along the run.
+uint64_t steady_growth(const std::vector<StepEnd>& steps);
+
+/// What to try, most promising first. `allocator_settings`: PYTORCH_NPU_ALLOC_CONF of the run.
+std::vector<Advice> advise(MemoryClass memory_class, const MemoryEvidence& evidence, bool expandable_segments,
+                           const std::string& allocator_settings, const std::vector<HolderLine>& holders,
+                           const std::string& growing_line);
+/// The sentence that says why the class holds.
+std::string explain(MemoryClass memory_class, const MemoryEvidence& evidence);
+
+}  // namespace drydock::ledger

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/handle_pool.h"
+#include "ops/operator_row.h"
+#include "trace/recorder.h"
+
+namespace drydock::ops {
+
+/// Behind aclOpExecutor: one packed call between phase 1 and phase 2, which may run on different threads (contract H1).
+/// It owns everything it needs but the aclnn objects, which the client keeps alive until phase 2 returned (H7).
+class Executor {
+ public:
+  Executor(uint32_t operator_index, std::span<const Arg> args, trace::CallId call, trace::LineId line);
+
+  uint32_t operator_index() const { return operator_index_; }
+  const OperatorRow& row() const { return operator_rows()[operator_index_]; }
+  std::span<Arg> args() {
+    return many_args_.empty() ? std::span<Arg>(few_args_.data(), arg_count_) : std::span<Arg>(many_args_);
+  }
+  trace::CallId call() const { return call_; }
+  trace::LineId line() const { return line_; }
+
+  /// A repeatable executor survives phase 2 (aclSetAclOpExecutorRepeatable, contract H4).
+  bool repeatable() const { return repeatable_; }
+  void set_repeatable() { repeatable_ = true; }
+
+ private:
+  static constexpr size_t kFewArgs = 16;
+
+  uint32_t operator_index_;
+  uint32_t arg_count_;
+  trace::CallId call_;
+  trace::LineId line_;
+  bool repeatable_ = false;
+  std::array<Arg, kFewArgs> few_args_;
+  std::vector<Arg> many_args_;  ///< used instead when there are more
+};
+
+/// Lives as long as the process. Thread-safe.
+HandlePool<Executor>& executors() noexcept;
+
+}  // namespace drydock::ops

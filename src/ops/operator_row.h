@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/export.h"
+#include "base/status.h"
+#include "ops/tensor.h"
+
+// What one row of spec/operators.csv is at run time, and how a call of it is packed.
+
+namespace drydock::ops {
+
+enum class ArgKind : uint8_t {
+  kTensor, kTensorList, kScalar, kScalarList, kIntArray, kFloatArray, kBoolArray,
+  kInt,      ///< any integer type, widened to int64
+  kDouble,   ///< float or double
+  kBool,
+  kString,
+  kDataType, ///< aclDataType by value
+  kPointer,  ///< anything else; kept, never read
+};
+
+enum class ArgDirection : uint8_t { kIn, kOut, kInOut };
+
+struct ArgSpec {
+  std::string_view name;      ///< as the vendor's manual names it
+  ArgKind kind;
+  ArgDirection direction;     ///< of tensors and tensor lists; kIn for the rest
+};
+
+/// One packed argument. Pointers are handles that the door has validated (or null where optional).
+struct Arg {
+  ArgKind kind = ArgKind::kPointer;
+  union {
+    Tensor* tensor;
+    TensorList* tensors;
+    const Scalar* scalar;
+    const ScalarList* scalars;
+    const IntArray* ints;
+    const FloatArray* floats;
+    const BoolArray* bools;
+    int64_t integer;
+    double number;
+    bool boolean;
+    const char* text;
+    const void* pointer = nullptr;
+  };
+};
+
+class KernelCall;
+
+/// Computes one call on host memory. Inputs are readable, outputs writable, no thread rules.
+using Kernel = Status (*)(KernelCall& call);
+
+enum class OperatorClass : uint8_t {
+  kModelled,  ///< has a kernel
+  kGhost,     ///< shapes and record only; outputs hold no values
+  kRefused,   ///< exported, but answers with the vendor's code and `reason`
+  kAbsent,    ///< not exported
+};
+
+/// What a ghost result of this operator reads as, where ones (floating) and zeros (integral) would mislead.
+enum class AssumedValue : uint8_t { kDefault, kZero, kOne, kBalancedIndex };
+
+struct OperatorRow {
+  std::string_view name;              ///< "aclnnAdd"
+  OperatorClass operator_class;
+  std::span<const ArgSpec> args;      ///< without workspaceSize and executor
+  Kernel kernel;                      ///< null unless kModelled
+  AssumedValue assumed;
+  uint64_t workspace_bytes;           ///< constant part; 0 where no rule is known
+  std::string_view reason;            ///< empty for kModelled
+};
+
+/// All rows with a door, in the order of spec/operators.csv; a row's index is the operator's id in traces.
+DRYDOCK_API std::span<const OperatorRow> operator_rows() noexcept;
+
+}  // namespace drydock::ops

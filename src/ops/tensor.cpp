@@ -1,0 +1,81 @@
+#include "ops/tensor.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace drydock::ops {
+namespace {
+
+template <class T>
+T load(const Scalar& scalar) {
+  T value;
+  std::memcpy(&value, scalar.bytes.data(), sizeof value);
+  return value;
+}
+
+float half_to_float(uint16_t bits) {
+  const int exponent = bits >> 10 & 0x1f;
+  const int mantissa = bits & 0x3ff;
+  const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
+  if (exponent == 0x1f) {
+    return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
+  }
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
+  return sign * std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
+}
+
+float bfloat16_to_float(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+int64_t saturate(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 9223372036854775807.0) return std::numeric_limits<int64_t>::max();
+  if (value <= -9223372036854775808.0) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace
+
+bool Tensor::is_contiguous() const {
+  int64_t expected = 1;
+  for (int axis = dims.size() - 1; axis >= 0; --axis) {
+    if (dims[axis] != 1 && strides[axis] != expected) return false;
+    expected *= dims[axis];
+  }
+  return true;
+}
+
+double Scalar::as_double() const {
+  switch (dtype) {
+    case DataType::kFloat:
+    case DataType::kComplex64: return static_cast<double>(load<float>(*this));
+    case DataType::kDouble:
+    case DataType::kComplex128: return load<double>(*this);
+    case DataType::kFloat16: return static_cast<double>(half_to_float(load<uint16_t>(*this)));
+    case DataType::kBFloat16: return static_cast<double>(bfloat16_to_float(load<uint16_t>(*this)));
+    case DataType::kUInt64: return static_cast<double>(load<uint64_t>(*this));
+    default: return static_cast<double>(as_int64());
+  }
+}
+
+int64_t Scalar::as_int64() const {
+  switch (dtype) {
+    case DataType::kInt64: return load<int64_t>(*this);
+    case DataType::kUInt64: return static_cast<int64_t>(load<uint64_t>(*this));
+    case DataType::kInt32: return load<int32_t>(*this);
+    case DataType::kUInt32: return load<uint32_t>(*this);
+    case DataType::kInt16: return load<int16_t>(*this);
+    case DataType::kUInt16: return load<uint16_t>(*this);
+    case DataType::kInt8: return load<int8_t>(*this);
+    case DataType::kUInt8: return load<uint8_t>(*this);
+    case DataType::kBool: return load<uint8_t>(*this) != 0 ? 1 : 0;
+    default: return is_floating(dtype) && bits_of(dtype) >= 16 ? saturate(as_double()) : 0;
+  }
+}
+
+}  // namespace drydock::ops

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/export.h"
+#include "trace/recorder.h"
+
+// What Drydock's Python package calls through ctypes. Texts are UTF-8 and end with a zero byte; null means empty.
+
+namespace {
+
+std::string_view text_of(const char* text) noexcept { return text == nullptr ? std::string_view() : text; }
+
+}  // namespace
+
+extern "C" {
+
+DRYDOCK_API void drydock_trace_step_ended() noexcept { drydock::trace::step_ended(); }
+
+DRYDOCK_API void drydock_trace_host_fallback(const char* aten_name) noexcept {
+  drydock::trace::host_fallback(text_of(aten_name), drydock::trace::current_line());
+}
+
+DRYDOCK_API void drydock_trace_python_exception(const char* type, const char* text, const char* file,
+                                                uint32_t line) noexcept {
+  drydock::trace::python_exception(text_of(type), text_of(text), text_of(file), line);
+}
+
+DRYDOCK_API void drydock_trace_close() noexcept { drydock::trace::close(); }
+
+/// Writes "file:line (function)" of the calling thread into `buffer`, cut to `size_bytes` with the zero byte.
+/// Returns the line's id, 0 if it is unknown.
+DRYDOCK_API uint32_t drydock_trace_current_line(char* buffer, size_t size_bytes) noexcept {
+  const drydock::trace::LineId line = drydock::trace::current_line();
+  if (buffer == nullptr || size_bytes == 0) return line;
+  buffer[0] = '\0';
+  try {
+    const std::string text = drydock::trace::describe_line(line);
+    const size_t length = std::min(text.size(), size_bytes - 1);
+    std::memcpy(buffer, text.data(), length);
+    buffer[length] = '\0';
+  } catch (...) {  // out of memory: the text stays empty
+    return line;
+  }
+  return line;
+}
+
+/// A function that a thread can start with (pthread_create): `buffer` of 512 bytes takes the line's text.
+DRYDOCK_API void* drydock_trace_thread_line(void* buffer) noexcept {
+  drydock_trace_current_line(static_cast<char*>(buffer), 512);
+  return buffer;
+}
+
+}  // extern "C"

@@ -1,0 +1,31 @@
+#include <array>
+#include <cstdio>
+
+#include "trace/python_stack.h"
+
+namespace drydock::trace {
+
+CodeOrigin origin_of(std::string_view file, std::string_view function, int minor) noexcept {
+  const auto has = [file](std::string_view part) { return file.find(part) != std::string_view::npos; };
+  if (file.starts_with('<')) {
+    if (file == "<string>") {
+      // dataclasses compile the methods they write under this name.
+      return function.starts_with("__create_fn__") ? CodeOrigin::kLibrary : CodeOrigin::kUser;
+    }
+    return file == "<stdin>" || file.starts_with("<ipython-input") || file.starts_with("<python-input")
+               ? CodeOrigin::kUser
+               : CodeOrigin::kLibrary;
+  }
+  if (has("/site-packages/drydock/") || has("/dist-packages/drydock/") || has("/python/drydock/"))
+    return CodeOrigin::kDrydock;
+  if (has("/site-packages/") || has("/dist-packages/")) return CodeOrigin::kLibrary;
+  // The standard library: <prefix>/lib/python3.11/ or lib64, or lib/python311.zip.
+  std::array<char, 24> folder{};
+  for (const char* form : {"/lib/python3.%d/", "/lib64/python3.%d/", "/lib/python3%d.zip/"}) {
+    std::snprintf(folder.data(), folder.size(), form, minor);
+    if (has(folder.data())) return CodeOrigin::kLibrary;
+  }
+  return CodeOrigin::kUser;
+}
+
+}  // namespace drydock::trace

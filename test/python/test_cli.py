@@ -1,0 +1,435 @@
+"""The `drydock` command: exit codes, sentences, run folders, signals. No test here needs torch."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def find_binary() -> Path:
+    named = os.environ.get("DRYDOCK_BINARY")
+    beside = Path(sys.executable).parent / "drydock"
+    found = named or (str(beside) if beside.exists() else shutil.which("drydock"))
+    if found is None:
+        pytest.fail("there is no drydock command: install the wheel, or set DRYDOCK_BINARY")
+    return Path(found)
+
+
+@pytest.fixture
+def drydock(tmp_path, monkeypatch):
+    """Runs the command in an empty folder of its own, with none of the caller's settings."""
+    binary = find_binary()
+    for name in list(os.environ):
+        if name.startswith("DRYDOCK_") or name in ("TASK_QUEUE_ENABLE", "LD_PRELOAD", "PYTORCH_NPU_ALLOC_CONF"):
+            monkeypatch.delenv(name)
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def run(*arguments, cwd=work, env=None, timeout=60):
+        return subprocess.run(
+            [str(binary), *map(str, arguments)],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    run.binary = binary
+    run.work = work
+    return run
+
+
+def ledger_of(drydock, run):
+    result = drydock("ledger", run, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# Exit codes and where output goes
+
+
+def test_a_command_without_device_gets_a_verdict_that_says_so(drydock, tmp_path):
+    result = drydock("run", "--out", tmp_path / "r", "--", "true")
+    assert result.returncode == 0
+    assert result.stdout == ""
+    assert result.stderr.startswith("drydock: ran to its end (exit code 0")
+    assert "not used: no process of this run called it" in result.stderr
+    ledger = ledger_of(drydock, tmp_path / "r")
+    assert ledger["run"]["command"] == ["true"]
+    assert ledger["run"]["exit_code"] == 0
+    assert ledger["run"]["processes"] == 0
+    assert ledger["verdict"]["kind"] == "ran"
+    assert ledger["trace"] == {"records": 0, "bytes": 0, "lost": 0}
+
+
+@pytest.mark.parametrize("code", [1, 3, 42, 255])
+def test_the_commands_exit_code_is_returned(drydock, code):
+    result = drydock("run", "--", "sh", "-c", f"exit {code}")
+    assert result.returncode == code
+    assert f"FAILED (exit code {code}" in result.stderr
+
+
+def test_standard_output_and_input_are_the_commands(drydock):
+    result = subprocess.run(
+        [str(drydock.binary), "run", "--", "sh", "-c", "read word; echo got $word; echo oops >&2"],
+        input="fish\n",
+        capture_output=True,
+        text=True,
+        cwd=drydock.work,
+        timeout=60,
+        check=False,
+    )
+    assert result.stdout == "got fish\n"
+    assert result.stderr.startswith("oops\ndrydock: ")
+
+
+def test_arguments_behind_the_separator_are_left_alone(drydock):
+    result = drydock("run", "--", "printf", "%s|", "--values", "--", "--help", "a b")
+    assert result.stdout == "--values|--|--help|a b|"
+
+
+def test_no_such_command(drydock):
+    result = drydock("run", "--", "no-such-command-here")
+    assert result.returncode == 127
+    assert result.stderr == 'drydock: There is no command "no-such-command-here".\n'
+    assert list(drydock.work.rglob("run.json")) == []
+
+
+def test_a_file_that_cannot_be_executed(drydock):
+    (drydock.work / "notes").write_text("no program\n")
+    result = drydock("run", "--", "./notes")
+    assert result.returncode == 126
+    assert "can't be executed" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "A subcommand is required"),
+        (["frobnicate"], "there is no subcommand"),
+        (["run"], "run needs a command behind --"),
+        (["run", "--"], "run needs a command behind --"),
+        (["run", "true"], "The command to run stands behind --"),
+        (["run", "--frobnicate", "--", "true"], "--frobnicate"),
+        (["run", "--values", "some", "--", "true"], "one of auto, full, ghost"),
+        (["run", "--record", "some", "--", "true"], "one of full, null"),
+        (["run", "--devices", "0", "--", "true"], "1 to 16"),
+        (["run", "--devices", "17", "--", "true"], "1 to 16"),
+        (["run", "--devices", "two", "--", "true"], "1 to 16"),
+        (["run", "--devices", "2x", "--", "true"], "1 to 16"),
+        (["run", "--value-budget", "lots", "--", "true"], "--value-budget"),
+        (["run", "--value-budget", "-1", "--", "true"], "--value-budget"),
+        (["run", "--value-budget", "99999999999GiB", "--", "true"], "--value-budget"),
+        (["run", "--profile", "ascend42", "--", "true"], "there is no profile 'ascend42'"),
+        (["run", "--profile", "./none.toml", "--", "true"], "none.toml"),
+        (["run", "--cann", "newest", "--", "true"], "newest"),
+        (["run", "--driver", "newest", "--", "true"], "newest"),
+        (["ledger"], "RUN is required"),
+        (["ledger", "nowhere"], "There is no run"),
+        (["trace", "nowhere"], "nowhere"),
+        (["ledger", "x", "--", "true"], "only run takes a command"),
+        (["env", "--values", "some"], "one of auto, full, ghost"),
+    ],
+)
+def test_wrong_usage_is_a_sentence_and_exit_code_2(drydock, arguments, words):
+    result = drydock(*arguments)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert result.stderr.startswith("drydock: ")
+    assert result.stdout == ""
+    assert list(drydock.work.iterdir()) == [], "nothing is made before everything is checked"
+
+
+def test_a_profile_with_nonsense(drydock):
+    (drydock.work / "mine.toml").write_text('base = "ascend910c"\n[memory]\nhbm_bytes = "many"\n')
+    result = drydock("run", "--profile", "mine.toml", "--", "true")
+    assert result.returncode == 2
+    assert "mine.toml" in result.stderr
+    (drydock.work / "mine.toml").write_text("\x00\x01 no toml")
+    assert drydock("run", "--profile", "mine.toml", "--", "true").returncode == 2
+
+
+def test_version_and_help(drydock):
+    version = drydock("--version")
+    assert version.returncode == 0
+    assert version.stdout.startswith("drydock ")
+    for arguments in (["--help"], ["run", "--help"], ["env", "--help"], ["ledger", "--help"], ["support", "--help"]):
+        result = drydock(*arguments)
+        assert result.returncode == 0
+        assert "xample" in result.stdout or arguments[0] in ("ledger", "support")
+
+
+def test_help_names_the_options_of_the_table(drydock):
+    with (ROOT / "spec" / "options.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    pages = {verb: drydock(verb, "--help").stdout for verb in ("run", "env", "ledger", "trace", "support")}
+    options = [row for row in rows if row["option"]]
+    assert options
+    for row in options:
+        for verb in row["verbs"].split(";"):
+            assert row["option"] in pages[verb], row
+    for verb, page in pages.items():
+        known = {row["option"] for row in options if verb in row["verbs"].split(";")} | {"--help"}
+        listed = {word.strip(",") for line in page.splitlines() for word in line.split()[:1] if word.startswith("--")}
+        assert listed <= known, verb
+
+
+# Run folders
+
+
+def test_a_run_folder_of_its_own_is_made(drydock):
+    for _ in range(3):  # within one second
+        assert drydock("run", "--", "true").returncode == 0
+    runs = sorted((drydock.work / "drydock-runs").iterdir())
+    assert len(runs) == 3
+    for run in runs:
+        assert {entry.name for entry in run.iterdir()} == {"run.json", "traces", "ledger.sqlite"}
+
+
+def test_an_existing_run_is_never_written_over(drydock, tmp_path):
+    assert drydock("run", "--out", tmp_path / "r", "--", "true").returncode == 0
+    before = (tmp_path / "r" / "run.json").read_bytes()
+    result = drydock("run", "--out", tmp_path / "r", "--", "false")
+    assert result.returncode == 2
+    assert "holds something already" in result.stderr
+    assert (tmp_path / "r" / "run.json").read_bytes() == before
+
+
+def test_an_empty_folder_is_taken_and_a_file_is_not(drydock, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert drydock("run", "--out", tmp_path / "empty", "--", "true").returncode == 0
+    (tmp_path / "file").write_text("")
+    result = drydock("run", "--out", tmp_path / "file", "--", "true")
+    assert result.returncode == 2
+    assert "is a file" in result.stderr
+
+
+def test_a_folder_that_cannot_be_made(drydock):
+    result = drydock("run", "--out", "/proc/run", "--", "true")
+    assert result.returncode == 2
+    assert "can't be made" in result.stderr
+
+
+def test_a_read_only_place_sends_the_run_elsewhere(drydock, tmp_path):
+    result = drydock("run", "--", "true", cwd="/proc", env={"TMPDIR": str(tmp_path)})
+    assert result.returncode == 0
+    assert [run.name for run in (tmp_path / "drydock-runs").iterdir()]
+    assert str(tmp_path) in result.stderr
+
+
+def test_a_run_that_removes_its_own_folder_still_ends_with_its_code(drydock, tmp_path):
+    result = drydock("run", "--out", tmp_path / "r", "--", "sh", "-c", f"rm -r {tmp_path}/r; exit 5")
+    assert result.returncode == 5
+    assert "drydock: " in result.stderr
+
+
+def test_run_json_says_how_it_was_started(drydock, tmp_path):
+    drydock("run", "--out", tmp_path / "r", "--devices", "2", "--values", "ghost", "--", "sh", "-c", "sleep 0.2")
+    run = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert run["command"] == ["sh", "-c", "sleep 0.2"]
+    assert run["exit_code"] == 0
+    assert 0.2 <= run["wall_s"] < 30
+    assert run["devices"] == 2
+    assert run["values"] == "ghost"
+    assert run["profile"] == "ascend910c"
+    assert run["working_directory"] == str(drydock.work)
+    assert run["environment"]["DRYDOCK_DEVICES"] == "2"
+    assert run["chosen"] == ["TASK_QUEUE_ENABLE"]
+
+
+# The environment of the command
+
+
+def environment_of(drydock, *options, env=None):
+    result = drydock(
+        "run", *options, "--", sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))", env=env
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_the_command_finds_the_virtual_device(drydock):
+    seen = environment_of(drydock)
+    home = Path(seen["ASCEND_HOME_PATH"])
+    for folder in ("runtime", "compiler", "lib64"):
+        assert (home / folder).is_dir()
+    assert Path(seen["ASCEND_OPP_PATH"]).is_dir()
+    assert seen["LD_LIBRARY_PATH"].split(":")[0] == str(home / "lib64")
+    assert seen["LD_PRELOAD"].endswith("/libascend_kernel_hook.so")
+    assert Path(seen["LD_PRELOAD"]).is_file()
+    assert seen["TASK_QUEUE_ENABLE"] == "0"
+    assert Path(seen["DRYDOCK_RUN_DIR"]).is_absolute()
+
+
+def test_settings_reach_the_command(drydock):
+    seen = environment_of(
+        drydock, "--values", "full", "--value-budget", "4MiB", "--devices", "4", "--cann", "8.5.0", "--guard",
+        "--record", "null", "--profile", "ascend910b4",
+    )  # fmt: skip
+    assert seen["DRYDOCK_VALUES"] == "full"
+    assert seen["DRYDOCK_VALUE_BUDGET"] == str(4 << 20)
+    assert seen["DRYDOCK_DEVICES"] == "4"
+    assert seen["DRYDOCK_CANN"] == "8.5.0"
+    assert seen["DRYDOCK_GUARD"] == "1"
+    assert seen["DRYDOCK_RECORD"] == "null"
+    assert seen["DRYDOCK_PROFILE"] == "ascend910b4"
+
+
+def test_the_callers_own_choices_stay(drydock):
+    env = {"TASK_QUEUE_ENABLE": "1", "LD_LIBRARY_PATH": "/opt/x", "DRYDOCK_DEVICES": "3"}
+    seen = environment_of(drydock, env=env)
+    assert seen["TASK_QUEUE_ENABLE"] == "1"
+    assert seen["LD_LIBRARY_PATH"].endswith("/lib64:/opt/x")
+    assert seen["DRYDOCK_DEVICES"] == "3"
+    assert environment_of(drydock, "--devices", "5", env=env)["DRYDOCK_DEVICES"] == "5"
+
+
+def test_a_profile_file_is_found_from_any_folder(drydock):
+    (drydock.work / "mine.toml").write_text('base = "ascend910c"\nname = "mine"\n')
+    seen = environment_of(drydock, "--profile", "mine.toml")
+    assert seen["DRYDOCK_PROFILE"] == str(drydock.work / "mine.toml")
+
+
+def test_env_prints_exports_for_a_shell(drydock, tmp_path):
+    run = tmp_path / "it's here"
+    result = drydock("env", "--out", run, "--values", "ghost")
+    assert result.returncode == 0
+    assert str(run) in result.stderr
+    (tmp_path / "exports").write_text(result.stdout)
+    shell = subprocess.run(
+        ["sh", "-c", '. "$1"; printf "%s\n" "$DRYDOCK_RUN_DIR" "$DRYDOCK_VALUES" "$TASK_QUEUE_ENABLE"', "sh",
+         str(tmp_path / "exports")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert shell.stdout.splitlines() == [str(run), "ghost", "0"]
+    ledger = ledger_of(drydock, run)
+    assert ledger["run"]["exit_code"] is None
+    assert drydock("env", "--out", run).returncode == 2, "a run is not written over"
+
+
+# Signals
+
+
+WAITS = "import signal, sys, time; {}; print('ready', flush=True); time.sleep(30)"
+
+
+def start(drydock, code, **options):
+    process = subprocess.Popen(
+        [str(drydock.binary), "run", "--out", "r", "--", sys.executable, "-c", code],
+        cwd=drydock.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_sigint_reaches_the_command_and_the_ledger_is_made(drydock):
+    process = start(drydock, WAITS.format("pass"))
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in errors
+    assert process.returncode == 128 + signal.SIGINT
+    assert (drydock.work / "r" / "ledger.sqlite").exists()
+
+
+def test_sigterm_reaches_the_command(drydock):
+    process = start(drydock, WAITS.format("pass"))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_command_that_handles_the_signal_decides_its_code(drydock):
+    process = start(drydock, WAITS.format("signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))"))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 7
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_command_once(drydock):
+    code = (
+        "import signal, time; seen = []; signal.signal(signal.SIGINT, lambda *_: seen.append(1)); "
+        "print('ready', flush=True); end = time.time() + 1.5\n"
+        "while time.time() < end: time.sleep(0.05)\n"
+        "print('seen', len(seen), flush=True)"
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(drydock.work)
+        os.execv(drydock.binary, ["drydock", "run", "--", sys.executable, "-c", code])
+    output = b""
+    sent = False
+    deadline = time.time() + 30
+    while time.time() < deadline:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        output += piece
+        if b"ready" in output and not sent:
+            sent = True
+            os.write(terminal, b"\x03")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert b"seen 1" in output, output
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_killed_command_is_told(drydock):
+    process = start(drydock, "import os, time; print('ready', flush=True); os.kill(os.getpid(), 9)")
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 137
+    assert "FAILED (exit code 137" in errors
+    assert "SIGKILL" in errors
+
+
+# Reading runs
+
+
+def test_ledgers_that_cannot_be_read(drydock, tmp_path):
+    drydock("run", "--out", tmp_path / "r", "--", "true")
+    ledger = tmp_path / "r" / "ledger.sqlite"
+    whole = ledger.read_bytes()
+    for content in (b"", b"x" * 5000, whole[: len(whole) // 2], whole[:-1]):
+        ledger.write_bytes(content)
+        result = drydock("ledger", tmp_path / "r")
+        assert result.returncode == 2
+        assert result.stderr.startswith("drydock: ")
+        assert result.stdout == ""
+    ledger.write_bytes(whole[:63] + b"\x63" + whole[64:])
+    assert "version 99" in drydock("ledger", ledger).stderr
+    assert drydock("ledger", "--rebuild", tmp_path / "r").returncode == 0
+    ledger.unlink()
+    assert drydock("ledger", tmp_path / "r").returncode == 0, "a missing ledger is made"
+
+
+def test_a_file_that_is_no_trace(drydock, tmp_path):
+    (tmp_path / "x.ddtrace").write_text("something else")
+    result = drydock("trace", tmp_path / "x.ddtrace")
+    assert result.returncode == 2
+    assert "is not a trace of Drydock" in result.stderr
+    (tmp_path / "r" / "traces").mkdir(parents=True)
+    result = drydock("trace", tmp_path / "r")
+    assert result.returncode == 2
+    assert "holds no trace" in result.stderr
+
+
+def test_the_page_is_at_most_100_columns_wide(drydock, tmp_path):
+    result = drydock("run", "--", "sh", "-c", "exit 9")
+    lines = result.stderr.splitlines()
+    assert all(len(line) <= 100 or " " not in line.strip()[10:] for line in lines), lines

@@ -1,0 +1,155 @@
+"""Doors and rows of the aclnn operators."""
+
+from __future__ import annotations
+
+from .abi_types import declaration
+from .tables import Operator, OperatorArg, Spec, SpecError
+from .text import BANNER, c_string, wrap
+
+DOOR_FILES = 4
+
+# Vendor type -> (ArgKind, packing function of src/abi/operator_args.h).
+_KINDS = {
+    "aclTensor": ("kTensor", "pack_tensor"),
+    "aclTensorList": ("kTensorList", "pack_tensors"),
+    "aclScalar": ("kScalar", "pack_scalar"),
+    "aclScalarList": ("kScalarList", "pack_scalars"),
+    "aclIntArray": ("kIntArray", "pack_ints"),
+    "aclFloatArray": ("kFloatArray", "pack_floats"),
+    "aclBoolArray": ("kBoolArray", "pack_bools"),
+    "aclDataType": ("kDataType", "pack_data_type"),
+    "float": ("kDouble", "pack_double"),
+    "double": ("kDouble", "pack_double"),
+    "bool": ("kBool", "pack_bool"),
+    "char*": ("kString", "pack_text"),
+    "int": ("kInt", "pack_int"),
+    **{f"{sign}int{bits}_t": ("kInt", "pack_int") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_DIRECTIONS = {"in": "kIn", "out": "kOut", "inout": "kInOut"}
+_HANDLES = ("aclTensor", "aclTensorList", "aclScalar", "aclScalarList", "aclIntArray", "aclFloatArray", "aclBoolArray")
+_ASSUMED = {"default": "kDefault", "zero": "kZero", "one": "kOne", "balanced_index": "kBalancedIndex"}
+# The types of both phases besides the operator's own arguments.
+_OWN_NAMES = ("workspaceSize", "executor", "workspace", "stream", "args")
+
+
+def generate(spec: Spec) -> dict[str, str]:
+    files = {"src/ops/generated/operator_rows.cpp": _rows_source(spec)}
+    operators = list(enumerate(spec.operators))
+    for index, path in enumerate(door_files(spec)):
+        first = len(operators) * index // DOOR_FILES
+        last = len(operators) * (index + 1) // DOOR_FILES
+        files[path] = _doors(spec, operators[first:last])
+    return files
+
+
+def door_files(spec: Spec) -> list[str]:
+    """Several files, so that two cores share the compilation."""
+    return [f"src/abi/generated/libopapi_doors_{index}.cpp" for index in range(DOOR_FILES)] if spec.operators else []
+
+
+def _kind(arg: OperatorArg, where: str) -> tuple[str, str]:
+    base, pointers = arg.param.base_type, arg.param.type.count("*")
+    if base in _HANDLES and pointers == 1:
+        kind = _KINDS[base]
+    elif base == "char" and pointers == 1:
+        kind = _KINDS["char*"]
+    elif pointers > 0:
+        kind = ("kPointer", "pack_pointer")
+    elif base in _KINDS and base not in _HANDLES:
+        kind = _KINDS[base]
+    else:
+        raise SpecError(f"{where}: an operator takes no argument of type '{arg.param.type}'")
+    if arg.direction != "in" and kind[0] not in ("kTensor", "kTensorList"):
+        raise SpecError(f"{where}: only tensors and tensor lists have a direction, not '{arg.param.name}'")
+    return kind
+
+
+def _rows_source(spec: Spec) -> str:
+    kernels = sorted({operator.kernel for operator in spec.operators if operator.kernel})
+    lines = [
+        BANNER,
+        '#include "ops/kernel_call.h"',
+        '#include "ops/operator_row.h"',
+        "",
+        "namespace drydock::ops {",
+        "",
+    ]
+    if kernels:
+        lines += ["namespace kernels {", "", *(f"Status {kernel}(KernelCall& call);" for kernel in kernels), ""]
+        lines += ["}  // namespace kernels", ""]
+    lines += ["namespace {", "", "using enum ArgKind;", "using enum ArgDirection;", ""]
+    for index, operator in enumerate(spec.operators):
+        if operator.args:
+            specs = [
+                f"{{{c_string(arg.param.name)}, {_kind(arg, operator.where)[0]}, {_DIRECTIONS[arg.direction]}}}"
+                for arg in operator.args
+            ]
+            lines += wrap(f"constexpr ArgSpec kArgs{index}[] = {{{', '.join(specs)}}};", "    ")
+    lines += ["", "constexpr OperatorRow kRows[] = {"]
+    for index, operator in enumerate(spec.operators):
+        args = f"kArgs{index}" if operator.args else "{}"
+        kernel = f"kernels::{operator.kernel}" if operator.kernel else "nullptr"
+        row_class = f"OperatorClass::k{operator.operator_class.capitalize()}"
+        assumed = f"AssumedValue::{_ASSUMED[operator.assumed]}"
+        lines.append(f"    {{{c_string(operator.name)}, {row_class}, {args}, {kernel}, {assumed},")
+        lines.append(f"     {operator.workspace_bytes}, {c_string(operator.reason)}}},")
+    lines += ["};", "", "}  // namespace", ""]
+    lines += [
+        "std::span<const OperatorRow> operator_rows() noexcept { return kRows; }",
+        "",
+        "}  // namespace drydock::ops",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _doors(spec: Spec, operators: list[tuple[int, Operator]]) -> str:
+    lines = [
+        BANNER,
+        "// Doors of libopapi.so: the two phases of each operator.",
+        "",
+        "#include <cstdint>",
+        "",
+        '#include "abi/operator_args.h"',
+        '#include "base/export.h"',
+        '#include "ops/phases.h"',
+        "",
+        "using namespace drydock::abi;",
+        "using drydock::ops::Arg;",
+        "",
+        'extern "C" {',
+        "",
+    ]
+    for index, operator in operators:
+        lines += _phase1(spec, index, operator) + _phase2(index, operator)
+    return "\n".join([*lines, '}  // extern "C"', ""])
+
+
+def _phase1(spec: Spec, index: int, operator: Operator) -> list[str]:
+    names = [arg.param.name for arg in operator.args]
+    if len(set(names)) != len(names) or set(names) & set(_OWN_NAMES):
+        raise SpecError(f"{operator.where}: {operator.name}: an argument name is used twice")
+    params = [declaration(spec, arg.param, operator.where) for arg in operator.args]
+    params += ["uint64_t* workspaceSize", "void** executor"]
+    lines = wrap(f"DRYDOCK_API int32_t {operator.name}GetWorkspaceSize({', '.join(params)}) {{", "    ")
+    args = "nullptr"
+    if operator.args:
+        args = "args"
+        packed = [f"{_kind(arg, operator.where)[1]}({_value(arg)})" for arg in operator.args]
+        lines += wrap(f"  Arg args[] = {{{', '.join(packed)}}};", "      ")
+    lines.append(f"  return drydock::ops::phase1({index}, {args}, {len(operator.args)}, workspaceSize, executor);")
+    return [*lines, "}"]
+
+
+def _value(arg: OperatorArg) -> str:
+    if arg.param.type in ("uint64_t", "const uint64_t"):
+        return f"static_cast<int64_t>({arg.param.name})"
+    return arg.param.name
+
+
+def _phase2(index: int, operator: Operator) -> list[str]:
+    head = (
+        f"DRYDOCK_API int32_t {operator.name}(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {{"
+    )
+    call = f"  return drydock::ops::phase2({index}, workspace, workspaceSize, executor, stream);"
+    return [*wrap(head, "    "), call, "}", ""]

@@ -1,0 +1,222 @@
+"""The rows in spec/, read and checked. Every complaint names the file and the line."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ENTRY_CLASSES = ("modelled", "constant", "hint", "refused", "absent")
+EXPORTED_CLASSES = ("modelled", "constant", "hint", "refused")
+OPERATOR_CLASSES = ("ghost", "refused")
+ASSUMED_VALUES = ("default", "zero", "one", "balanced_index")
+NO_KERNEL_REASON = "no kernel yet: shape, record and workspace only"
+
+
+class SpecError(Exception):
+    """A row that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of a C function, in the vendor's types."""
+
+    type: str
+    name: str
+
+    @property
+    def base_type(self) -> str:
+        return base_type(self.type)
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    library: str
+    entry_class: str
+    wheel: str
+    returns: str
+    params: tuple[Param, ...]
+    variadic: bool
+    reason: str
+    where: str
+
+    @property
+    def exported(self) -> bool:
+        return self.entry_class in EXPORTED_CLASSES
+
+
+@dataclass(frozen=True)
+class OperatorArg:
+    direction: str  # "in", "out", "inout"
+    param: Param
+
+
+@dataclass(frozen=True)
+class Operator:
+    name: str
+    operator_class: str  # "modelled" where spec/kernels.csv names a kernel
+    args: tuple[OperatorArg, ...]
+    workspace_bytes: int
+    kernel: str
+    assumed: str
+    reason: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Library:
+    name: str
+    needs: tuple[str, ...]
+    why: str
+
+
+def base_type(c_type: str) -> str:
+    """`const aclTensor* const*` -> `aclTensor`."""
+    return re.sub(r"\bconst\b|\*|\s", "", c_type)
+
+
+def parse_param(text: str, where: str) -> Param:
+    """`const aclTensorDesc* const[] inputDesc` -> type `const aclTensorDesc* const*`, name `inputDesc`."""
+    match = re.fullmatch(r"\s*(.+?[\s*\]])(\w+)\s*", text)
+    if match is None:
+        raise SpecError(f"{where}: cannot read the parameter '{text.strip()}': write '<type> <name>'")
+    c_type = match.group(1).strip()
+    if c_type.endswith("[]"):
+        c_type = c_type[:-2].strip() + "*"
+    return Param(re.sub(r"\s+", " ", c_type), match.group(2))
+
+
+class Spec:
+    """All tables of one spec/ folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def rows(self, file: str, columns: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+        """The rows of a table with their place ("spec/entries.csv:12"); complains about columns and ragged rows."""
+        path = self.folder / file
+        if not path.is_file():
+            raise SpecError(f"{path}: no such table")
+        with path.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream)
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+            if missing:
+                raise SpecError(f"spec/{file}:1: no column '{missing[0]}'")
+            result = []
+            for row in reader:
+                where = f"spec/{file}:{reader.line_num}"
+                if None in row or None in row.values():
+                    raise SpecError(f"{where}: the row does not have {len(reader.fieldnames or ())} cells")
+                result.append((where, {key: value.strip() for key, value in row.items()}))
+            return result
+
+    @cached_property
+    def types(self) -> dict[str, tuple[str, str]]:
+        """Vendor type -> (kind, type in our ABI)."""
+        table: dict[str, tuple[str, str]] = {}
+        for where, row in self.rows("types.csv", ("name", "kind", "abi")):
+            if row["name"] in table:
+                raise SpecError(f"{where}: the type {row['name']} has two rows")
+            table[row["name"]] = (row["kind"], row["abi"])
+        return table
+
+    @cached_property
+    def libraries(self) -> list[Library]:
+        return [
+            Library(row["name"], tuple(row["needs"].split()), row["why"])
+            for _, row in self.rows("libraries.csv", ("name", "needs", "why"))
+        ]
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        result: list[Entry] = []
+        seen: set[str] = set()
+        built = {library.name for library in self.libraries}
+        columns = ("name", "library", "class", "wheel", "returns", "params", "reason")
+        for where, row in self.rows("entries.csv", columns):
+            name, entry_class = row["name"], row["class"]
+            if name in seen:
+                raise SpecError(f"{where}: {name} has two rows; a name belongs to one library")
+            seen.add(name)
+            if entry_class not in ENTRY_CLASSES:
+                raise SpecError(f"{where}: {name}: class '{entry_class}' is none of {', '.join(ENTRY_CLASSES)}")
+            if (entry_class == "modelled") != (row["reason"] == ""):
+                raise SpecError(
+                    f"{where}: {name}: every class but 'modelled' needs a reason, and 'modelled' takes none"
+                )
+            if row["wheel"] not in ("hard", "soft", "python", "-"):
+                raise SpecError(f"{where}: {name}: wheel is hard, soft, python or -")
+            texts = [text for text in row["params"].split(";") if text.strip()]
+            variadic = bool(texts) and texts[-1].strip() == "..."
+            params = tuple(parse_param(text, where) for text in (texts[:-1] if variadic else texts))
+            entry = Entry(
+                name, row["library"], entry_class, row["wheel"], row["returns"], params, variadic, row["reason"], where
+            )
+            if entry.exported:
+                if entry.library not in built:
+                    raise SpecError(f"{where}: {name}: no row in spec/libraries.csv for {entry.library}")
+                if not entry.returns:
+                    raise SpecError(f"{where}: {name}: an exported entry needs its C signature")
+                if entry_class == "hint" and "*" in entry.returns:
+                    raise SpecError(f"{where}: {name}: a hint returns no object; make it modelled, refused or absent")
+            result.append(entry)
+        return result
+
+    @cached_property
+    def kernels(self) -> dict[str, tuple[str, str, str]]:
+        """Operator -> (kernel function or "", assumed value, place). The table may be absent."""
+        table: dict[str, tuple[str, str, str]] = {}
+        if not (self.folder / "kernels.csv").is_file():
+            return table
+        for where, row in self.rows("kernels.csv", ("operator", "kernel", "assumed")):
+            if row["operator"] in table:
+                raise SpecError(f"{where}: {row['operator']} has two rows")
+            assumed = row["assumed"] or "default"
+            if assumed not in ASSUMED_VALUES:
+                raise SpecError(f"{where}: assumed '{assumed}' is none of {', '.join(ASSUMED_VALUES)}")
+            table[row["operator"]] = (row["kernel"], assumed, where)
+        return table
+
+    @cached_property
+    def operators(self) -> list[Operator]:
+        """Operators in the order of the table. Those without a door are rows of spec/entries.csv."""
+        result: list[Operator] = []
+        entries = {entry.name for entry in self.entries}
+        seen: set[str] = set()
+        for where, row in self.rows("operators.csv", ("name", "class", "args", "workspace_bytes", "reason", "note")):
+            name, operator_class = row["name"], row["class"]
+            if name in seen:
+                raise SpecError(f"{where}: {name} has two rows")
+            if name in entries or f"{name}GetWorkspaceSize" in entries:
+                raise SpecError(f"{where}: {name} is an entry already")
+            seen.add(name)
+            if operator_class not in OPERATOR_CLASSES:
+                raise SpecError(f"{where}: {name}: class '{operator_class}' is none of {', '.join(OPERATOR_CLASSES)}")
+            if (operator_class == "ghost") != (row["reason"] == ""):
+                raise SpecError(f"{where}: {name}: a refused operator needs a reason, others take none")
+            kernel, assumed, _ = self.kernels.get(name, ("", "default", ""))
+            reason = row["reason"]
+            if operator_class == "ghost":
+                operator_class = "modelled" if kernel else "ghost"
+                reason = "" if kernel else NO_KERNEL_REASON
+            else:
+                kernel = ""  # another product may have the operator; the device refuses it
+            args = tuple(_operator_arg(text, where) for text in row["args"].split(";") if text.strip())
+            if not row["workspace_bytes"].isdigit():
+                raise SpecError(f"{where}: {name}: workspace_bytes is a whole number of bytes")
+            workspace_bytes = int(row["workspace_bytes"])
+            result.append(Operator(name, operator_class, args, workspace_bytes, kernel, assumed, reason, where))
+        for name, (_, _, where) in self.kernels.items():
+            if name not in seen:
+                raise SpecError(f"{where}: {name} has no row in spec/operators.csv")
+        return result
+
+
+def _operator_arg(text: str, where: str) -> OperatorArg:
+    direction, _, rest = text.strip().partition(" ")
+    if direction not in ("in", "out", "inout"):
+        return OperatorArg("in", parse_param(text, where))
+    return OperatorArg(direction, parse_param(rest, where))
