@@ -28,7 +28,11 @@ struct LedgerOptions {
 };
 int ledger_command(const LedgerOptions& options);
 
-/// Prints the records of a run's traces (or of one trace file) as text, one a line.
-int trace_command(const std::string& run);
+struct TraceOptions {
+  std::string run;        ///< a run folder or a trace file
+  bool no_times = false;  ///< without times two runs of a program compare
+};
+/// Prints the records of a run's traces (or of one trace file) as text, one a line, below a line that names the trace.
+int trace_command(const TraceOptions& options);
 
 }  // namespace drydock::cli

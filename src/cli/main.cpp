@@ -74,9 +74,10 @@ int dispatch(int argc, char** argv) {
   ledger->add_flag("--json", ledger_options.json, "All numbers as JSON (fields: docs/ledger.md)");
   ledger->add_flag("--rebuild", ledger_options.rebuild, "Make the ledger again from the traces");
 
-  std::string traced_run;
+  TraceOptions trace_options;
   CLI::App* trace = app.add_subcommand("trace", "Print the records of a run as text");
-  trace->add_option("RUN", traced_run, "Run folder, or a .ddtrace file")->required();
+  trace->add_option("RUN", trace_options.run, "Run folder, or a .ddtrace file")->required();
+  trace->add_flag("--no-times", trace_options.no_times, "Without times, so that two runs compare");
 
   SupportOptions support_options;
   CLI::App* support = app.add_subcommand("support", "What is modelled, refused or absent, and why");
@@ -86,6 +87,7 @@ int dispatch(int argc, char** argv) {
   support->add_flag("--json", support_options.json, "As JSON");
 
   const std::vector<CLI::App*> verbs = {run, env, ledger, trace, support};
+  for (CLI::App* verb : {ledger, trace, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
     complain("there is no subcommand \"" + own[0] + "\": run, env, ledger, trace, support. See drydock --help.");
@@ -109,7 +111,7 @@ int dispatch(int argc, char** argv) {
   if (run->parsed()) return run_command(options);
   if (env->parsed()) return env_command(options);
   if (ledger->parsed()) return ledger_command(ledger_options);
-  if (trace->parsed()) return trace_command(traced_run);
+  if (trace->parsed()) return trace_command(trace_options);
   return run_support(support_options);
 }
 

@@ -83,6 +83,13 @@ Status find_install_root(fs::path& root) {
   std::error_code error;
   const fs::path binary = fs::read_symlink("/proc/self/exe", error);
   root = binary.parent_path().parent_path();
+  if (root.string().find_first_of(" :") != std::string::npos)
+    return Status::error(
+        ledger::kUnreadable,
+        fmt::format(
+            "Drydock is installed in \"{}\". LD_PRELOAD and LD_LIBRARY_PATH can't name a folder with a blank or "
+            "a colon in it: install it (or make the virtual environment) in another one.",
+            root.string()));
   const fs::path library = root / "cann" / "lib64" / "libascendcl.so";
   if (error || !fs::exists(library, error))
     return Status::error(ledger::kUnreadable,

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Record by record: a trace may be larger than memory. False if the trace can't be read.
-bool print_one(const fs::path& path) {
+bool print_one(const fs::path& path, bool times) {
   std::unique_ptr<trace::Reader> reader;
   if (Status status = trace::Reader::open(path.string(), reader); !status.is_ok()) {
     complain(status.message());
@@ -26,8 +26,9 @@ bool print_one(const fs::path& path) {
   fmt::print("# {}: process {}, {}\n", path.filename().string(), info.pid, info.command);
   trace::Record record;
   while (reader->next(record)) {
-    if (record.kind < trace::Kind::kOperator) continue;                                // definitions
-    if (std::puts(trace::print_record(*reader, record, {}).c_str()) < 0) return true;  // nobody reads any more
+    if (record.kind < trace::Kind::kOperator) continue;  // definitions
+    if (std::puts(trace::print_record(*reader, record, {.times = times}).c_str()) < 0)
+      return true;  // nobody reads any more
   }
   if (reader->is_truncated()) complain(reader->truncation());
   return true;
@@ -35,7 +36,8 @@ bool print_one(const fs::path& path) {
 
 }  // namespace
 
-int trace_command(const std::string& run) {
+int trace_command(const TraceOptions& options) {
+  const std::string& run = options.run;
   std::vector<fs::path> paths;
   std::error_code error;
   if (fs::is_directory(run, error)) {
@@ -50,7 +52,7 @@ int trace_command(const std::string& run) {
     paths.emplace_back(run);
   }
   bool any = false;
-  for (const fs::path& path : paths) any = print_one(path) || any;
+  for (const fs::path& path : paths) any = print_one(path, !options.no_times) || any;
   return any ? 0 : kExitUsage;
 }
 

@@ -1,6 +1,6 @@
 #include "device/address_space.h"
 
-#include <bit>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <shared_mutex>
@@ -17,8 +17,15 @@ namespace {
 
 // Above what a sanitizer uses for its shadow, below where position-independent programs are loaded.
 constexpr uint64_t kFirstArena = uint64_t{17} << 40;
+#if defined(__SANITIZE_THREAD__)
+// The thread sanitizer ends a process that maps anything outside its own 1.5 TiB.
+constexpr uint64_t kAllArenas = uint64_t{2} << 40;
+#else
 constexpr uint64_t kAllArenas = uint64_t{64} << 40;
+#endif
 constexpr int32_t kDevicesAtFullSize = 8;
+constexpr uint64_t kLeastArena = uint64_t{256} << 30;
+constexpr uint64_t kSmallPlain = uint64_t{128} << 30;
 
 // A slot's entry: which slot its extent begins in, and the extent's bytes. 0 where nothing is allocated.
 constexpr int kSizeBits = 41;
@@ -29,6 +36,7 @@ static_assert(kMaxUsableBytes <= kSizeMask);
 struct Arena {
   std::atomic<uint64_t> begin{0};
   std::atomic<uint64_t> size{0};
+  std::atomic<uint64_t> reservations{0};  // offset where they begin
   std::atomic<uint64_t> host_offset{0};
   std::atomic<std::atomic<uint64_t>*> slots{nullptr};
 };
@@ -45,9 +53,9 @@ int32_t find_arena(uint64_t address) noexcept {
   const int32_t limit = arena_limit.load(std::memory_order_acquire);
   for (int32_t device = 0; device < limit; ++device) {
     const Arena& arena = arenas[device];
-    if (address - arena.begin.load(std::memory_order_relaxed) < arena.size.load(std::memory_order_acquire)) {
-      return device;
-    }
+    // The size comes first: it is published last.
+    const uint64_t size = arena.size.load(std::memory_order_acquire);
+    if (address - arena.begin.load(std::memory_order_relaxed) < size) return device;
   }
   return -1;
 }
@@ -85,28 +93,41 @@ uint64_t arena_bytes() noexcept {
 AddressSpace::AddressSpace(int32_t device, bool guard) : device_(device), guard_(guard) {}
 AddressSpace::~AddressSpace() { close(); }
 
+bool AddressSpace::take_range(uint64_t size_bytes) {
+  void* const range = map_inaccessible(kFirstArena + static_cast<uint64_t>(device_) * arena_bytes(), size_bytes);
+  if (range == nullptr) return false;
+  void* bytes = range;
+  if (guard_) {
+    bytes = map_inaccessible(0, size_bytes);
+    if (bytes == nullptr) {
+      munmap(range, size_bytes);
+      return false;
+    }
+  }
+  begin_ = as_number(range);
+  size_ = size_bytes;
+  host_offset_ = as_number(bytes) - begin_;
+  // Most is for reservations, but a small range still has to hold the memory of a device.
+  plain_bytes_ = std::max(size_ / 8, std::min(kSmallPlain, size_ / 4));
+  // A touched byte must cost a page of 4 KiB, not one of 2 MiB.
+  madvise(bytes, size_, MADV_NOHUGEPAGE);
+  return true;
+}
+
 Status AddressSpace::open() {
-  size_ = arena_bytes();
   const auto refuse = [&](std::string_view what) {
     const int reason = errno;
     close();
     return Status::error(code::ACL_ERROR_RT_INTERNAL_ERROR,
-                         fmt::format("device {}: the host gave no {} bytes of address space for {}: {}. Raise "
-                                     "`ulimit -v` or use fewer devices",
-                                     device_, arena_bytes(), what, std::strerror(reason)));
+                         fmt::format("device {}: the host gave no {} of address space for {}: {}. Raise `ulimit -v` or "
+                                     "use fewer devices",
+                                     device_, bytes_text(kLeastArena), what, std::strerror(reason)));
   };
-
-  void* const range = map_inaccessible(kFirstArena + static_cast<uint64_t>(device_) * size_, size_);
-  if (range == nullptr) return refuse("device memory");
-  begin_ = as_number(range);
-  void* bytes = range;
-  if (guard_) {
-    bytes = map_inaccessible(0, size_);
-    if (bytes == nullptr) return refuse("the bytes behind guarded device memory");
-    host_offset_ = as_number(bytes) - begin_;
+  uint64_t size_bytes = arena_bytes();
+  while (!take_range(size_bytes)) {
+    size_bytes /= 2;
+    if (size_bytes < kLeastArena) return refuse("device memory");
   }
-  // A touched byte must cost a page of 4 KiB, not one of 2 MiB.
-  madvise(bytes, size_, MADV_NOHUGEPAGE);
 
   const uint64_t table_bytes = size_ / kSlotBytes * sizeof(std::atomic<uint64_t>);
   void* const table =
@@ -116,6 +137,7 @@ Status AddressSpace::open() {
 
   Arena& arena = arenas[device_];
   arena.begin.store(begin_, std::memory_order_relaxed);
+  arena.reservations.store(2 * plain_bytes_, std::memory_order_relaxed);
   arena.host_offset.store(host_offset_, std::memory_order_relaxed);
   arena.slots.store(slots_, std::memory_order_relaxed);
   arena.size.store(size_, std::memory_order_release);
@@ -205,6 +227,7 @@ bool is_allocated(const void* address, uint64_t size_bytes) noexcept {
   uint64_t offset = as_number(address) - arena.begin.load(std::memory_order_relaxed);
   if (size_bytes > arena.size.load(std::memory_order_relaxed) - offset) return false;
   const std::atomic<uint64_t>* const slots = arena.slots.load(std::memory_order_relaxed);
+  const uint64_t reservations = arena.reservations.load(std::memory_order_relaxed);
   const uint64_t end = offset + size_bytes;
   do {
     const uint64_t entry = slots[offset / kSlotBytes].load(std::memory_order_acquire);
@@ -214,7 +237,7 @@ bool is_allocated(const void* address, uint64_t size_bytes) noexcept {
     if (entry == 0 || offset - extent_begin >= extent_end - extent_begin) return false;
     offset = extent_end;
     // Neighbouring mappings of one reservation may be used as one piece, neighbouring allocations may not.
-  } while (offset < end && offset >= kReservationBegin);
+  } while (offset < end && offset >= reservations);
   return offset >= end;
 }
 

@@ -13,13 +13,8 @@ namespace drydock::device {
 /// Device addresses are handed out in multiples of this, the vendor's huge page.
 inline constexpr uint64_t kSlotBytes = uint64_t{2} << 20;
 
-/// Parts of a device's address range, in bytes from its begin.
-inline constexpr uint64_t kPlainBegin = 0;                        ///< aclrtMalloc
-inline constexpr uint64_t kStoreBegin = uint64_t{1} << 40;        ///< contents of physical memory while it is unmapped
-inline constexpr uint64_t kReservationBegin = uint64_t{2} << 40;  ///< aclrtReserveMemAddress
-
-/// Size of one device's range: 8 TiB, or 4 TiB where more than 8 devices have to fit. torch_npu reserves 9/8 of the
-/// device's memory for each stream and pool (contract E5), so most of it is for reservations.
+/// Size of one device's range where the host has room: 8 TiB, or 4 TiB where more than 8 devices have to fit. torch_npu
+/// reserves 9/8 of the device's memory for each stream and pool (contract E5), so most of it is for reservations.
 DRYDOCK_API uint64_t arena_bytes() noexcept;
 
 /// The address range of one device and what is accessible in it.
@@ -37,12 +32,17 @@ class DRYDOCK_API AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  /// Takes the range from the operating system. 507000 with a sentence if it can't be had.
+  /// Takes the range from the operating system; less than `arena_bytes` where the host has less (`ulimit -v`, a
+  /// sanitizer). 507000 with a sentence if not even 256 GiB can be had.
   Status open();
 
+  /// The parts of the range, each up to the next one's begin: aclrtMalloc; contents of physical memory while it is
+  /// unmapped; aclrtReserveMemAddress.
   uint64_t begin() const noexcept { return begin_; }
+  uint64_t store_begin() const noexcept { return begin_ + plain_bytes_; }
+  uint64_t reservation_begin() const noexcept { return begin_ + 2 * plain_bytes_; }
+  uint64_t end() const noexcept { return begin_ + size_; }
   bool is_guarded() const noexcept { return guard_; }
-  bool contains(uint64_t address) const noexcept { return address - begin_ < size_; }
 
   /// Makes the slots of [address, address + size) readable and writable; they read as zero. 507000 if the host refuses.
   Status commit(uint64_t address, uint64_t size_bytes);
@@ -58,12 +58,14 @@ class DRYDOCK_API AddressSpace {
   char* host(uint64_t address) const noexcept { return reinterpret_cast<char*>(address + host_offset_); }
 
  private:
+  bool take_range(uint64_t size_bytes);
   void close() noexcept;
 
   int32_t device_;
   bool guard_;
   uint64_t begin_ = 0;
   uint64_t size_ = 0;
+  uint64_t plain_bytes_ = 0;
   uint64_t host_offset_ = 0;  ///< what to add to a device address; 0 unless guarded (may wrap)
   std::atomic<uint64_t>* slots_ = nullptr;
 };
@@ -79,7 +81,7 @@ class DRYDOCK_API MemoryInUse {
   MemoryInUse& operator=(const MemoryInUse&) = delete;
 };
 
-/// The other side: waits for every MemoryInUse to end and holds off new ones.
+/// The other side: waits for every MemoryInUse to end and holds off new ones. Taken before any mutex of the device.
 class MemoryChanging {
  public:
   MemoryChanging() noexcept;

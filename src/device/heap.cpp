@@ -70,10 +70,7 @@ const FreedRange* FreedRanges::find(uint64_t address) const {
 }
 
 Heap::Heap(int32_t device, AddressSpace& space, MemoryAccount& account)
-    : device_(device),
-      space_(space),
-      account_(account),
-      addresses_(space.begin() + kPlainBegin, space.begin() + kStoreBegin) {}
+    : device_(device), space_(space), account_(account), addresses_(space.begin(), space.store_begin()) {}
 
 Status Heap::allocate(std::string_view entry, uint64_t size_bytes, int32_t policy, uint64_t& address) {
   const trace::LineId line = trace::current_line();
@@ -116,24 +113,24 @@ Status Heap::allocate(std::string_view entry, uint64_t size_bytes, int32_t polic
 
 Status Heap::free(std::string_view entry, uint64_t address) {
   const trace::LineId line = trace::current_line();
-  std::unique_lock lock(mutex_);
-  const auto found = live_.find(address);
-  if (found == live_.end()) {
-    lock.unlock();
-    return refuse_free(entry, address);
-  }
-  const Allocation allocation = found->second;
-  live_.erase(found);
-  space_.unmark(address, allocation.size_bytes);
+  Allocation allocation{};
   {
+    // Before the mutex: who holds MemoryInUse may ask about addresses, which takes it.
     const MemoryChanging changing;
-    space_.decommit(address, allocation.slot_bytes);
+    std::lock_guard lock(mutex_);
+    const auto found = live_.find(address);
+    if (found != live_.end()) {
+      allocation = found->second;
+      live_.erase(found);
+      space_.unmark(address, allocation.size_bytes);
+      space_.decommit(address, allocation.slot_bytes);
+      values::forget(address, allocation.slot_bytes);
+      addresses_.release(address, allocation.slot_bytes);
+      freed_.add({address, allocation.size_bytes, allocation.line, line});
+    }
   }
-  values::forget(address, allocation.slot_bytes);
-  addresses_.release(address, allocation.slot_bytes);
-  freed_.add({address, allocation.size_bytes, allocation.line, line});
+  if (allocation.size_bytes == 0) return refuse_free(entry, address);
   account_.release(allocation.charged_bytes, allocation.line);
-  lock.unlock();
   trace::driver_freed(trace::DriverMemory::kMalloc, device_, address, 0, allocation.charged_bytes, line);
   return Status::ok();
 }

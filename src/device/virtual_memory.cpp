@@ -38,8 +38,8 @@ VirtualMemory::VirtualMemory(int32_t device, AddressSpace& space, MemoryAccount&
     : device_(device),
       space_(space),
       account_(account),
-      reservation_addresses_(space.begin() + kReservationBegin, space.begin() + arena_bytes()),
-      store_addresses_(space.begin() + kStoreBegin, space.begin() + kReservationBegin) {}
+      reservation_addresses_(space.reservation_begin(), space.end()),
+      store_addresses_(space.store_begin(), space.reservation_begin()) {}
 
 Status VirtualMemory::reserve(std::string_view entry, uint64_t size_bytes, uint64_t& address) {
   const trace::LineId line = trace::current_line();
@@ -49,7 +49,7 @@ Status VirtualMemory::reserve(std::string_view entry, uint64_t size_bytes, uint6
   std::lock_guard lock(mutex_);
   std::optional<uint64_t> begin;
   uint64_t rounded = 0;
-  if (size_bytes <= arena_bytes()) {
+  if (size_bytes <= space_.end() - space_.reservation_begin()) {
     rounded = round_up(size_bytes, kSlotBytes);
     // One slot more, so that mappings of neighbouring reservations never look like one piece.
     begin = reservation_addresses_.allocate(rounded + kSlotBytes, kSlotBytes);
@@ -60,7 +60,7 @@ Status VirtualMemory::reserve(std::string_view entry, uint64_t size_bytes, uint6
         fmt::format("{}: device {} has no {} of address space left: {} reservations are alive, and {} are there for "
                     "all of them. Release reservations that are no longer used",
                     entry, device_, bytes_text(size_bytes), reservations_.size(),
-                    bytes_text(arena_bytes() - kReservationBegin)));
+                    bytes_text(space_.end() - space_.reservation_begin())));
   }
   address = *begin;
   reservations_.emplace(address, Reservation{rounded, line, freed_.count()});
@@ -201,26 +201,26 @@ Status VirtualMemory::map(std::string_view entry, uint64_t address, uint64_t siz
 
 Status VirtualMemory::unmap(std::string_view entry, uint64_t address) {
   const trace::LineId line = trace::current_line();
-  std::unique_lock lock(mutex_);
-  const auto found = mappings_.find(address);
-  if (found == mappings_.end()) {
-    lock.unlock();
-    return refuse(entry, "{:#x} is not the begin of a mapping: it is {}", address,
-                  describe_address(reinterpret_cast<const void*>(address)));
-  }
-  const Mapping mapping = found->second;
-  mappings_.erase(found);
-  space_.unmark(address, mapping.size_bytes);
   {
-    const MemoryChanging changing;
-    store_contents(address, *mapping.memory);
-    space_.decommit(address, mapping.size_bytes);
+    const MemoryChanging changing;  // before the mutex, as in Heap::free
+    std::lock_guard lock(mutex_);
+    const auto found = mappings_.find(address);
+    if (found != mappings_.end()) {
+      const Mapping mapping = found->second;
+      mappings_.erase(found);
+      space_.unmark(address, mapping.size_bytes);
+      store_contents(address, *mapping.memory);
+      space_.decommit(address, mapping.size_bytes);
+      values::forget(address, mapping.size_bytes);
+      mapping.memory->mapped_at = 0;
+      freed_.add({address, mapping.size_bytes, mapping.line, line, "unmapped"});
+      trace::driver_freed(trace::DriverMemory::kMapping, device_, address, mapping.memory->id, mapping.size_bytes,
+                          line);
+      return Status::ok();
+    }
   }
-  values::forget(address, mapping.size_bytes);
-  mapping.memory->mapped_at = 0;
-  freed_.add({address, mapping.size_bytes, mapping.line, line, "unmapped"});
-  trace::driver_freed(trace::DriverMemory::kMapping, device_, address, mapping.memory->id, mapping.size_bytes, line);
-  return Status::ok();
+  return refuse(entry, "{:#x} is not the begin of a mapping: it is {}", address,
+                describe_address(reinterpret_cast<const void*>(address)));
 }
 
 void VirtualMemory::store_contents(uint64_t address, PhysicalMemory& memory) {

@@ -44,6 +44,7 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
       account.memory(record.device)
           .block_allocated(key_of(record.address), record.size_bytes, record.is_workspace, record.line);
       break;
+    case Kind::kWorkspaceGiven: account.memory(record.device).workspace_given(key_of(record.address)); break;
     case Kind::kBlockFreed: account.memory(record.device).block_freed(key_of(record.address)); break;
     case Kind::kBlockRequested:
       account.memory(record.device).block_requested(key_of(record.address), record.size_bytes);

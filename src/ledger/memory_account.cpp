@@ -55,7 +55,7 @@ void MemoryAccount::place(uint64_t address, bool is_workspace) {
 void MemoryAccount::settle() {
   if (!unsettled_) return;
   unsettled_ = false;
-  peak_workspace_ = std::max(peak_workspace_, workspace_segments_);
+  peak_workspace_ = std::max(peak_workspace_, workspace_segments_ + scratch_);
   if (reserved_bytes() <= peak_reserved_) return;
   peak_reserved_ = reserved_bytes();
   driver_lines_.new_peak();
@@ -88,6 +88,7 @@ void MemoryAccount::block_freed(uint64_t address) {
   }
   block_lines_.remove(block->tally, block->size_bytes);
   if (!block->is_workspace) allocated_ -= block->size_bytes;
+  if (block->is_scratch) scratch_ -= block->size_bytes;
   live_blocks_.erase(address);
 }
 
@@ -99,6 +100,14 @@ void MemoryAccount::block_requested(uint64_t address, uint64_t requested_bytes) 
   block->requested_bytes = requested_bytes;
   padding_ += block->size_bytes - requested_bytes;
   ++requested_blocks_;
+}
+
+void MemoryAccount::workspace_given(uint64_t address) {
+  LiveBlock* block = live_blocks_.find(address);
+  if (block == nullptr || block->is_workspace || block->is_scratch) return;
+  block->is_scratch = true;
+  scratch_ += block->size_bytes;
+  peak_workspace_ = std::max(peak_workspace_, workspace_segments_ + scratch_);
 }
 
 void MemoryAccount::map(const Segment& segment) {

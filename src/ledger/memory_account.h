@@ -62,6 +62,8 @@ class MemoryAccount {
   void block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line);
   void block_freed(uint64_t address);
   void block_requested(uint64_t address, uint64_t requested_bytes);
+  /// An operator is given the block as its workspace. It stays counted as allocated, as torch_npu counts it.
+  void workspace_given(uint64_t address);
   void driver_allocated(const Segment& segment);
   void driver_freed(trace::DriverMemory kind, uint64_t address, uint64_t handle, uint64_t record);
   /// Fills in what the driver did not say and keeps it; only the last one keeps its holders.
@@ -108,7 +110,8 @@ class MemoryAccount {
     uint64_t size_bytes = 0;
     uint64_t requested_bytes = 0;
     uint32_t tally = 0;
-    bool is_workspace = false;
+    bool is_workspace = false;  ///< of the workspace allocator of its own
+    bool is_scratch = false;    ///< of the caching allocator, given to an operator as workspace
   };
   struct LiveSegment {  // malloc'ed, physical (has no blocks of its own) or a reservation
     uint64_t size_bytes = 0;
@@ -137,6 +140,7 @@ class MemoryAccount {
   int32_t device_;
   uint64_t allocated_ = 0;
   uint64_t driver_ = 0;              // malloc'ed and physical
+  uint64_t scratch_ = 0;             // blocks of the caching allocator that serve as workspace
   uint64_t workspace_segments_ = 0;  // the part of it that holds workspace blocks
   uint64_t unmapped_ = 0;            // the part of it that is physical and mapped nowhere
   uint64_t host_ = 0;

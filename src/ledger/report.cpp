@@ -138,7 +138,9 @@ void load_operators(Database& database, Report& report) {
     report.ghost = sums.unsigned_integer(4);
     report.assumed = sums.unsigned_integer(5);
   }
+  // A refused call is never launched.
   report.refused_calls = static_cast<uint64_t>(database.integer("SELECT sum(calls) FROM refusals"));
+  report.operator_calls += report.refused_calls;
   Statement fallbacks = database.prepare(
       "SELECT f.name, sum(f.calls), l.text FROM host_fallbacks f JOIN lines l ON l.id = f.line "
       "GROUP BY f.name, l.text ORDER BY sum(f.calls) DESC, f.name, l.text LIMIT ?");

@@ -70,8 +70,8 @@ Json verdict_json(const Report& report) {
 Json operators_json(const Report& report) {
   Json json;
   json["calls"] = report.operator_calls;
-  json["distinct"] = report.distinct_operators;
-  json["distinct_calls"] = report.distinct_calls;
+  json["distinct"] = report.distinct_calls;
+  json["distinct_names"] = report.distinct_operators;
   json["computed"] = report.computed;
   json["ghost"] = report.ghost;
   json["assumed"] = report.assumed;

@@ -102,8 +102,12 @@ Status repeat(KernelCall& call) {
   out.strides.clear();
   for (int axis = 0; axis < rank; ++axis) {
     const int64_t size = self.dims[axis];
-    if (full.dims[axis] != size * repeats[static_cast<size_t>(axis)]) return copied(call, false);
-    out.dims.push_back(repeats[static_cast<size_t>(axis)]);
+    const int64_t times = repeats[static_cast<size_t>(axis)];
+    // A quotient instead of a product, which could overflow.
+    if (size > 0 ? times != full.dims[axis] / size || full.dims[axis] % size != 0 : full.dims[axis] != 0) {
+      return copied(call, false);
+    }
+    out.dims.push_back(size > 0 ? times : 1);
     out.dims.push_back(size);
     out.strides.push_back(full.strides[axis] * size);
     out.strides.push_back(full.strides[axis]);
@@ -127,7 +131,11 @@ Status constant_pad(KernelCall& call) {
     const int axis = rank - 1 - static_cast<int>(pair);
     const int64_t before = pad[2 * pair];
     const int64_t after = pad[2 * pair + 1];
-    if (source.dims[axis] + before + after != target.dims[axis]) return copied(call, false);
+    constexpr int64_t kMost = int64_t{1} << 48;  // beyond any memory, and far from an overflow
+    if (std::max(before, after) > kMost || std::min(before, after) < -kMost ||
+        source.dims[axis] + before + after != target.dims[axis]) {
+      return copied(call, false);
+    }
     const int64_t kept = source.dims[axis] + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
     if (kept <= 0) return Status::ok();
     source = narrow(source, axis, std::max<int64_t>(-before, 0), kept);
@@ -223,10 +231,10 @@ Status repeat_slices(const KernelCall& call, const TensorView& self, const std::
   return copied(call, at == out.dims[axis]);
 }
 
-std::vector<int64_t> integers_of(const TensorView& view) {
-  std::vector<int64_t> values;
-  for_each_value<int64_t>(view, [&](int64_t value) { values.push_back(value); });
-  return values;
+Status integers_of(const KernelCall& call, const TensorView& view, std::vector<int64_t>* values) {
+  if (!is_real_element(view.dtype) || is_floating(view.dtype)) return invalid(call, "repeats must be integers");
+  for_each_value<int64_t>(view, [&](int64_t value) { values->push_back(value); });
+  return Status::ok();
 }
 
 Status repeat_flat(KernelCall& call, const std::vector<int64_t>& repeats) {
@@ -248,13 +256,17 @@ Status repeat_along(KernelCall& call, const std::vector<int64_t>& repeats, int64
 Status repeat_interleave(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect_one_type(call));
   DRYDOCK_RETURN_IF_ERROR(expect_defined(call, 2, 1));
-  return repeat_flat(call, integers_of(call.operand(1)));
+  std::vector<int64_t> repeats;
+  DRYDOCK_RETURN_IF_ERROR(integers_of(call, call.operand(1), &repeats));
+  return repeat_flat(call, repeats);
 }
 
 Status repeat_interleave_with_dim(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect_one_type(call));
   DRYDOCK_RETURN_IF_ERROR(expect_defined(call, 2, 1));
-  return repeat_along(call, integers_of(call.operand(1)), call.integer(0));
+  std::vector<int64_t> repeats;
+  DRYDOCK_RETURN_IF_ERROR(integers_of(call, call.operand(1), &repeats));
+  return repeat_along(call, repeats, call.integer(0));
 }
 
 Status repeat_interleave_int(KernelCall& call) {
@@ -270,7 +282,8 @@ Status repeat_interleave_int_with_dim(KernelCall& call) {
 /// Index i as often as repeats[i] says.
 Status repeat_interleave_indices(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
-  const std::vector<int64_t> repeats = integers_of(call.operand(0));
+  std::vector<int64_t> repeats;
+  DRYDOCK_RETURN_IF_ERROR(integers_of(call, call.operand(0), &repeats));
   std::vector<int64_t> indices(repeats.size());
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
   const TensorView self = contiguous_view(indices.data(), DataType::kInt64, Dims{static_cast<int64_t>(indices.size())});

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -79,7 +80,7 @@ Status frac(KernelCall& call) {
 }
 
 Status round_decimals(KernelCall& call) {
-  const int64_t decimals = call.integer(0);
+  const int64_t decimals = std::clamp<int64_t>(call.integer(0), -400, 400);  // beyond, all is 0 or infinite
   return rounding(call, [decimals]<class C>(C value) -> C {
     if (decimals == 0) return std::nearbyint(value);
     const C ten = std::pow(C(10), static_cast<C>(std::abs(decimals)));
@@ -129,72 +130,6 @@ DRYDOCK_FLOATING_KERNEL(atanh, std::atanh(x))
 DRYDOCK_FLOATING_KERNEL(erf, std::erf(x))
 DRYDOCK_FLOATING_KERNEL(erfc, std::erfc(x))
 DRYDOCK_FLOATING_KERNEL(sinc, x == C(0) ? C(1) : std::sin(std::numbers::pi_v<C> * x) / (std::numbers::pi_v<C> * x))
-DRYDOCK_FLOATING_KERNEL(sigmoid, C(1) / (C(1) + std::exp(-x)))
-DRYDOCK_FLOATING_KERNEL(silu, x / (C(1) + std::exp(-x)))
-DRYDOCK_FLOATING_KERNEL(mish, x* std::tanh(std::log1p(std::exp(x))))
-DRYDOCK_FLOATING_KERNEL(log_sigmoid, std::min(x, C(0)) - std::log1p(std::exp(-std::abs(x))))
-DRYDOCK_FLOATING_KERNEL(hardsigmoid, std::min(std::max(x + C(3), C(0)), C(6)) / C(6))
-DRYDOCK_FLOATING_KERNEL(hardswish, x* std::min(std::max(x + C(3), C(0)), C(6)) / C(6))
 #undef DRYDOCK_FLOATING_KERNEL
-
-/// The second output is what the backward operator wants; where it is as large as the first, it takes exp(-|x|).
-Status log_sigmoid_forward(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(log_sigmoid(call));
-  if (call.output_count() < 2 || !call.output(1).defined || !is_real_element(call.output(1).dtype) ||
-      !(call.output(1).dims == call.output(0).dims)) {
-    return Status::ok();
-  }
-  return apply_floating<1>(call, call.output(1), {operand_of(call, 0)},
-                           []<class C>(C x) -> C { return std::exp(-std::abs(x)); });
-}
-
-/// The vendor's manual defines the plain operator by the tanh formula too.
-Status gelu(KernelCall& call) {
-  return apply_floating<1>(call, []<class C>(C x) -> C {
-    const C inner = C(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + C(0.044715) * x * x * x);
-    return C(0.5) * x * (C(1) + std::tanh(inner));
-  });
-}
-
-Status gelu_with_approximation(KernelCall& call) {
-  if (call.integer(0) != 0) return gelu(call);
-  return apply_floating<1>(
-      call, []<class C>(C x) -> C { return x * C(0.5) * (C(1) + std::erf(x * C(std::numbers::sqrt2 / 2))); });
-}
-
-Status leaky_relu(KernelCall& call) {
-  return apply_floating<2>(call, []<class C>(C x, C slope) -> C { return x > 0 ? x : x * slope; });
-}
-
-Status elu(KernelCall& call) {
-  return apply_floating<4>(call, []<class C>(C x, C alpha, C scale, C input_scale) -> C {
-    return x > 0 ? x * scale : std::expm1(x * input_scale) * alpha * scale;
-  });
-}
-
-Status celu(KernelCall& call) {
-  return apply_floating<2>(call, []<class C>(C x, C alpha) -> C { return x > 0 ? x : alpha * std::expm1(x / alpha); });
-}
-
-Status softplus(KernelCall& call) {
-  return apply_floating<3>(call, []<class C>(C x, C beta, C threshold) -> C {
-    return x * beta > threshold ? x : std::log1p(std::exp(x * beta)) / beta;
-  });
-}
-
-Status softshrink(KernelCall& call) {
-  return apply_floating<2>(call, []<class C>(C x, C lambda) -> C {
-    if (std::isnan(x)) return x;
-    return x > lambda ? x - lambda : x < -lambda ? x + lambda : C(0);
-  });
-}
-
-Status hardshrink(KernelCall& call) {
-  return apply_floating<2>(call, []<class C>(C x, C lambda) -> C { return x >= -lambda && x <= lambda ? C(0) : x; });
-}
-
-Status threshold(KernelCall& call) {
-  return apply<3>(call, Domain::kAny, []<class C>(C x, C limit, C value) -> C { return x <= limit ? value : x; });
-}
 
 }  // namespace drydock::ops::kernels

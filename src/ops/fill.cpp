@@ -53,8 +53,10 @@ Status keep_triangle(KernelCall& call, bool upper) {
   if (self.numel() == 0) return Status::ok();
   const int64_t zero = 0;
   const int64_t columns = self.dims[rank - 1];
-  const int64_t diagonal = call.integer(0);
-  for (int64_t row = 0; row < self.dims[rank - 2]; ++row) {
+  const int64_t rows = self.dims[rank - 2];
+  // Diagonals outside the matrix are all alike.
+  const int64_t diagonal = std::clamp<int64_t>(call.integer(0), -rows - 1, columns + 1);
+  for (int64_t row = 0; row < rows; ++row) {
     const TensorView from = narrow(self, rank - 2, row, 1);
     const TensorView to = narrow(out, rank - 2, row, 1);
     // The diagonal is at column row + diagonal; a lower triangle ends with it, an upper one begins with it.

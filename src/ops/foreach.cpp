@@ -167,7 +167,7 @@ Status foreach_zero(KernelCall& call) {
 
 /// found_inf becomes 1 if any gradient is infinite or NaN, else it stays; every gradient is multiplied by inv_scale.
 Status foreach_non_finite_check_and_unscale(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect(call, std::max(1, call.operand_count()), 1));
   const std::vector<TensorView>& gradients = call.output_list(0);
   DRYDOCK_RETURN_IF_ERROR(expect_lists(call, gradients, {}));
   const TensorView& found = call.output(0);

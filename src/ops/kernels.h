@@ -61,7 +61,7 @@ Status signbit(KernelCall& call);
 Status is_close(KernelCall& call);
 Status all_equal(KernelCall& call);
 
-// Functions of one element; scalar parameters are further operands. (elementwise_unary.cpp)
+// Functions of one element. (elementwise_unary.cpp)
 Status negate(KernelCall& call);
 Status absolute(KernelCall& call);
 Status sign(KernelCall& call);
@@ -98,14 +98,16 @@ Status atanh(KernelCall& call);
 Status erf(KernelCall& call);
 Status erfc(KernelCall& call);
 Status sinc(KernelCall& call);
+
+// Activation functions; scalar parameters are further operands. (elementwise_activation.cpp)
 Status sigmoid(KernelCall& call);
 Status silu(KernelCall& call);
 Status mish(KernelCall& call);
-Status gelu(KernelCall& call);
 Status log_sigmoid(KernelCall& call);
 Status hardsigmoid(KernelCall& call);
 Status hardswish(KernelCall& call);
 Status log_sigmoid_forward(KernelCall& call);
+Status gelu(KernelCall& call);
 Status gelu_with_approximation(KernelCall& call);
 Status leaky_relu(KernelCall& call);
 Status elu(KernelCall& call);

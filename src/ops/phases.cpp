@@ -1,11 +1,11 @@
 #include "ops/phases.h"
 
-#include <fmt/format.h>
-
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "base/generated/error_codes.h"
 #include "base/recent_error.h"
@@ -59,10 +59,11 @@ Status check(const OperatorRow& row, std::span<const Arg> args) {
       continue;
     }
     if (!is_live(arg)) {
-      return Status::error(code::ACLNN_ERR_PARAM_INVALID,
-                           fmt::format("{}: argument {} is not a live object of its kind (foreign or destroyed handle). "
-                                       "Pass what aclCreate... returned, before aclDestroy... .",
-                                       row.name, row.args[index].name));
+      return Status::error(
+          code::ACLNN_ERR_PARAM_INVALID,
+          fmt::format("{}: argument {} is not a live object of its kind (foreign or destroyed handle). "
+                      "Pass what aclCreate... returned, before aclDestroy... .",
+                      row.name, row.args[index].name));
     }
   }
   return Status::ok();
@@ -100,8 +101,9 @@ Status prepare(uint32_t operator_index, std::span<const Arg> args, uint64_t& wor
   }
   Executor* executor = executors().create(operator_index, args, call, line);
   if (executor == nullptr) {
-    return Status::error(code::ACLNN_ERR_RUNTIME_ERROR,
-                         fmt::format("{}: more than a million executors are waiting for their second phase.", row.name));
+    return Status::error(
+        code::ACLNN_ERR_RUNTIME_ERROR,
+        fmt::format("{}: more than a million executors are waiting for their second phase.", row.name));
   }
   workspace_size = row.workspace_bytes;
   handle = executor;
@@ -127,6 +129,12 @@ Status submit(uint32_t operator_index, void* workspace, uint64_t workspace_size,
   } consume{executor};
   if (workspace == nullptr && workspace_size > 0) {
     return missing(row, "the workspace", fmt::format("{} bytes were promised.", workspace_size));
+  }
+  if (workspace_size > 0) {
+    const auto address = reinterpret_cast<uint64_t>(workspace);
+    const int32_t owner = device::device_of(workspace);
+    if (owner >= 0) trace::workspace_given(owner, address);
+    if (device::take_unsized_block(address)) trace::block_requested(owner, address, workspace_size);
   }
   device::Stream* stream = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(row.name, stream_handle, stream));
@@ -177,10 +185,10 @@ int32_t phase1(uint32_t operator_index, Arg* args, uint32_t count, uint64_t* wor
   });
 }
 
-int32_t phase2(uint32_t operator_index, void* workspace, uint64_t workspace_size, void* executor, void* stream) noexcept {
-  return run_phase(operator_index, [&]() -> Status {
-    return submit(operator_index, workspace, workspace_size, executor, stream);
-  });
+int32_t phase2(uint32_t operator_index, void* workspace, uint64_t workspace_size, void* executor,
+               void* stream) noexcept {
+  return run_phase(operator_index,
+                   [&]() -> Status { return submit(operator_index, workspace, workspace_size, executor, stream); });
 }
 
 }  // namespace drydock::ops

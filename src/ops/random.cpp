@@ -59,8 +59,9 @@ Status generator_of_tensors(const KernelCall& call, int offset_argument, Philox*
     return not_computed(call, "the seed and offset tensors are missing");
   }
   DRYDOCK_RETURN_IF_ERROR(expect(call, count, 1));
-  *generator = Philox(static_cast<uint64_t>(as_int64(call.operand(count - 2))),
-                      static_cast<uint64_t>(as_int64(call.operand(count - 1)) + call.integer(offset_argument)));
+  *generator = Philox(
+      static_cast<uint64_t>(as_int64(call.operand(count - 2))),
+      static_cast<uint64_t>(as_int64(call.operand(count - 1))) + static_cast<uint64_t>(call.integer(offset_argument)));
   return Status::ok();
 }
 

@@ -112,7 +112,7 @@ Moments moments_of(const double* values, int64_t count, int64_t correction) {
   mean /= static_cast<double>(count);
   double squares = 0;
   for (int64_t k = 0; k < count; ++k) squares += (values[k] - mean) * (values[k] - mean);
-  const double degrees = std::max(0.0, static_cast<double>(count - correction));
+  const double degrees = std::max(0.0, static_cast<double>(count) - static_cast<double>(correction));
   return {mean, squares / degrees};
 }
 

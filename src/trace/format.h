@@ -87,6 +87,7 @@ enum class Kind : uint8_t {
   kStep = 33,                ///< nothing
   kHostFallback = 34,        ///< u32 string, u32 line
   kPythonException = 35,     ///< u32 type string, u32 text string; u32 file string, u32 line
+  kWorkspaceGiven = 36,      ///< operand device, flags tag << 4; u64 address of the block
 };
 
 /// How a 64-bit value is to be read. Records hold no addresses of the process, so that two runs compare.
@@ -119,6 +120,7 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kDefineOperator:
     case Kind::kOperator:
     case Kind::kBlockFreed:
+    case Kind::kWorkspaceGiven:
     case Kind::kBlockRequested:
     case Kind::kEntry:
     case Kind::kHostFallback: return 2;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <pthread.h>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,6 @@ struct Interpreter {
   uintptr_t unicode_type = 0;
   uintptr_t bytes_type = 0;
   PythonLayout layout{};
-  pthread_key_t caches_key = 0;
-  bool has_caches_key = false;
   std::array<char, 16> version{};
 };
 

@@ -103,9 +103,11 @@ inline constexpr PythonLayout kPythonLayouts[] = {
      .compact_data = 56},
 };
 
-/// Same in all of them: PyObject.ob_type, PyVarObject.ob_size, PyBytesObject.ob_sval, PyASCIIObject.length and .state.
+/// Same in all of them: PyObject.ob_type, PyVarObject.ob_size, PyTypeObject.tp_basicsize,
+/// PyBytesObject.ob_sval, PyASCIIObject.length and .state.
 inline constexpr uint16_t kObjectType = 8;
 inline constexpr uint16_t kObjectSize = 16;
+inline constexpr uint16_t kTypeBasicSize = 32;
 inline constexpr uint16_t kBytesData = 32;
 inline constexpr uint16_t kUnicodeLength = 16;
 inline constexpr uint16_t kUnicodeState = 32;

@@ -1,5 +1,6 @@
 #include <array>
 #include <cstdio>
+#include <cstring>
 
 #include "trace/python_stack.h"
 
@@ -26,6 +27,15 @@ CodeOrigin origin_of(std::string_view file, std::string_view function, int minor
     if (has(folder.data())) return CodeOrigin::kLibrary;
   }
   return CodeOrigin::kUser;
+}
+
+void drop_process_number(std::string& file) {
+  const size_t begin = file.find("/ipykernel_");
+  if (begin == std::string::npos) return;
+  const size_t number = begin + std::strlen("/ipykernel");
+  size_t end = number + 1;
+  while (end < file.size() && file[end] >= '0' && file[end] <= '9') ++end;
+  if (end < file.size() && file[end] == '/') file.erase(number, end - number);
 }
 
 }  // namespace drydock::trace

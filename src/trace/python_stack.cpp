@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 
 #include "trace/process_memory.h"
+#include "trace/python_caches.h"
 #include "trace/python_frame.h"
 #include "trace/recorder.h"
 #include "trace/writer.h"
@@ -53,68 +54,14 @@ struct Lender {
 };
 constinit Lender lender;
 
-// Per thread: which code objects are the user's, and lines of instructions. Entries are compared with the objects they
-// were made from, since a code object's address may come back for another one.
-struct ThreadCaches {
-  struct CodeEntry {
-    uintptr_t code;
-    uintptr_t filename;
-    CodeOrigin origin;
-  };
-  struct LineEntry {
-    uintptr_t code;
-    uintptr_t filename;
-    uintptr_t line_table;
-    int32_t first_line;
-    int32_t byte_offset;
-    LineId line;
-  };
-  static constexpr size_t kCodes = 2048;
-  static constexpr size_t kLines = 1024;
-  static constexpr size_t kProbes = 4;
-  std::array<CodeEntry, kCodes> codes;
-  std::array<LineEntry, kLines> lines;
-  bool is_main_thread;
+// What a thread borrowed from the lender.
+struct Loan {
+  uint64_t calls = 0;  // of the lender, when the line was borrowed
+  LineId line = 0;
+  uint32_t calls_since_look = 0;
+  uint32_t short_bursts = 0;
 };
-
-struct ThreadState {
-  ThreadCaches* caches;
-  uint64_t borrowed_calls;  // of the lender, when the line was borrowed
-  LineId borrowed_line;
-  uint32_t calls_since_look;
-  uint32_t short_bursts;
-};
-thread_local constinit ThreadState this_thread{};
-
-void drop_caches(void* caches) noexcept {
-  this_thread.caches = nullptr;
-  munmap(caches, sizeof(ThreadCaches));
-}
-
-ThreadCaches* caches_of_this_thread() noexcept {
-  if (this_thread.caches != nullptr) return this_thread.caches;
-  void* memory = mmap(nullptr, sizeof(ThreadCaches), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  auto* caches = static_cast<ThreadCaches*>(memory);
-  caches->is_main_thread = syscall(SYS_gettid) == getpid();
-  this_thread.caches = caches;
-  if (interpreter.has_caches_key) pthread_setspecific(interpreter.caches_key, caches);
-  return caches;
-}
-
-size_t slot_of(uintptr_t code, uintptr_t salt, size_t slots) noexcept {
-  return ((code >> 4 ^ salt * 0x85ebca6bU) * 0x9e3779b97f4a7c15ULL >> 40) & (slots - 1);
-}
-
-// Notebook kernels name their cells after the process, which would make two runs differ.
-void drop_process_number(std::string& file) {
-  const size_t begin = file.find("/ipykernel_");
-  if (begin == std::string::npos) return;
-  const size_t number = begin + std::strlen("/ipykernel");
-  size_t end = number + 1;
-  while (end < file.size() && file[end] >= '0' && file[end] <= '9') ++end;
-  if (end < file.size() && file[end] == '/') file.erase(number, end - number);
-}
+thread_local constinit Loan loan{};
 
 template <class Memory>
 CodeOrigin origin_of_code(Memory& memory, uintptr_t code, uintptr_t filename) noexcept {
@@ -188,17 +135,16 @@ struct StackLine {
   LineId line = 0;
   bool is_user = false;
   bool has_frames = false;
-  bool is_python_thread = false;  ///< started by the threading module; only found out if no frame is the user's
 };
 
-template <class Memory>
-StackLine line_of_stack(Memory& memory, uintptr_t thread_state, ThreadCaches& caches, int most_frames) noexcept {
+StackLine line_of_own_stack(uintptr_t thread_state, ThreadCaches& caches) noexcept {
+  OwnMemory memory;
   StackLine found;
   Frame frame{top_frame(memory, thread_state), 0};
   if (!settle_on_code(memory, frame)) return found;
   found.has_frames = true;
-  Frame innermost, outermost;
-  for (int depth = 0; depth < most_frames; ++depth) {
+  Frame innermost;
+  for (int depth = 0; depth < kMostFrames; ++depth) {
     CodeOrigin origin{};
     if (!origin_of_frame(memory, frame, caches, origin)) return found;
     if (origin == CodeOrigin::kUser) {
@@ -207,19 +153,28 @@ StackLine line_of_stack(Memory& memory, uintptr_t thread_state, ThreadCaches& ca
       return found;
     }
     if (innermost.code == 0 && origin != CodeOrigin::kDrydock) innermost = frame;
-    outermost = frame;
     if (!step_out(memory, frame)) break;
   }
   if (innermost.code != 0) found.line = intern_frame(memory, innermost, caches);
+  return found;
+}
+
+// Who started the calling thread, which has frames: its outermost function tells.
+ThreadStart start_of_thread(uintptr_t thread_state) noexcept {
+  OwnMemory memory;
+  Frame frame{top_frame(memory, thread_state), 0};
+  if (!settle_on_code(memory, frame)) return ThreadStart::kUnknown;
+  Frame outermost = frame;
+  for (int depth = 0; depth < kMostFrames && step_out(memory, frame); ++depth) outermost = frame;
   try {
     std::string function;
     uintptr_t name = 0;
-    if (memory.load(outermost.code + interpreter.layout.code_qualname, name) && read_text(memory, name, function))
-      found.is_python_thread = function == "Thread._bootstrap" || function == "_bootstrap";
+    if (!memory.load(outermost.code + interpreter.layout.code_qualname, name) || !read_text(memory, name, function))
+      return ThreadStart::kUnknown;
+    return function == "Thread._bootstrap" || function == "_bootstrap" ? ThreadStart::kPython : ThreadStart::kNative;
   } catch (...) {
-    found.is_python_thread = false;
+    return ThreadStart::kUnknown;
   }
-  return found;
 }
 
 // Looks at the lender's stack from another thread. 0 if it can't be read or makes no sense.
@@ -252,20 +207,20 @@ LineId line_of_lender(uintptr_t thread_state) noexcept {
 // now and then.
 LineId borrowed_line() noexcept {
   constexpr uint32_t kShortBurst = 4, kManyShortBursts = 16, kLookEvery = 64;
-  ThreadState& self = this_thread;
+  Loan& self = loan;
   const uint64_t calls = lender.calls.load(std::memory_order_acquire);
   ++self.calls_since_look;
-  if (calls == self.borrowed_calls) return self.borrowed_line;
+  if (calls == self.calls) return self.line;
   const bool is_short = self.calls_since_look <= kShortBurst;
   if (self.short_bursts >= kManyShortBursts && self.calls_since_look < kLookEvery) {
     return lender.line.load(std::memory_order_relaxed);
   }
   self.short_bursts = is_short || self.calls_since_look >= kLookEvery ? self.short_bursts + 1 : 0;
   self.calls_since_look = 0;
-  self.borrowed_calls = calls;
+  self.calls = calls;
   const LineId line = line_of_lender(lender.thread_state.load(std::memory_order_relaxed));
-  self.borrowed_line = line != 0 ? line : lender.line.load(std::memory_order_relaxed);
-  return self.borrowed_line;
+  self.line = line != 0 ? line : lender.line.load(std::memory_order_relaxed);
+  return self.line;
 }
 
 void set_state(PythonState state) noexcept {
@@ -313,21 +268,29 @@ Stage find_interpreter() noexcept {
   const PythonLayout* layout = is_three ? layout_of(std::atoi(text + 2)) : nullptr;
   if (layout == nullptr) return turn_off(PythonState::kUnknownVersion);
   interpreter.layout = *layout;
-  interpreter.has_caches_key = pthread_key_create(&interpreter.caches_key, drop_caches) == 0;
   stage.store(Stage::kFound, std::memory_order_release);
   return Stage::kFound;
 }
 
+enum class Fit : uint8_t { kWrong, kRight, kRightSoFar };
+
 // Does the layout fit this build? Looks at the calling thread's stack with reads that can't fault: the thread state
 // must name this thread, every frame a code object with texts and a line table in their places and an instruction
-// inside it, and every line must be the one that the interpreter itself decodes.
-bool is_layout_right(ProcessMemory& memory, uintptr_t thread_state) {
+// inside it, and every line must be the one that the interpreter itself decodes. A stack of one frame says nothing
+// about how frames are linked.
+Fit fit_of_layout(ProcessMemory& memory, uintptr_t thread_state) {
   const PythonLayout& layout = interpreter.layout;
+  // Types know how large their objects are: code objects without their instructions, texts with a pointer at the end.
+  uint64_t code_bytes = 0, text_bytes = 0;
+  if (!memory.load(interpreter.code_type + kTypeBasicSize, code_bytes) ||
+      !memory.load(interpreter.unicode_type + kTypeBasicSize, text_bytes) ||
+      (layout.minor >= 11 && code_bytes != layout.code_instructions) || text_bytes != layout.compact_data + 8U)
+    return Fit::kWrong;
   uintptr_t thread = 0;
   if (!memory.load(thread_state + layout.thread_id, thread) || thread != static_cast<uintptr_t>(pthread_self()))
-    return false;
+    return Fit::kWrong;
   Frame frame{top_frame(memory, thread_state), 0};
-  if (!settle_on_code(memory, frame)) return false;
+  if (!settle_on_code(memory, frame)) return Fit::kWrong;
   for (int depth = 0; depth < kMostCheckedFrames; ++depth) {
     uintptr_t filename = 0, name = 0, table = 0;
     int32_t byte_offset = 0;
@@ -337,31 +300,38 @@ bool is_layout_right(ProcessMemory& memory, uintptr_t thread_state) {
         !memory.load(frame.code + layout.code_line_table, table) ||
         !has_type(memory, filename, interpreter.unicode_type) || !has_type(memory, name, interpreter.unicode_type) ||
         !has_type(memory, table, interpreter.bytes_type) || !byte_offset_of(memory, frame, byte_offset))
-      return false;
-    std::string text;
-    if (!read_text(memory, filename, text) || text.empty()) return false;
+      return Fit::kWrong;
+    std::string file, function;
+    if (!read_text(memory, filename, file) || !read_text(memory, name, function) || file.empty() || file == function)
+      return Fit::kWrong;
     const int line = line_of_frame(memory, frame, byte_offset);
-    if (line != interpreter.line_of(reinterpret_cast<void*>(frame.code), byte_offset)) return false;  // NOLINT
-    if (!step_out(memory, frame)) return frame.address == 0;
+    if (line != interpreter.line_of(reinterpret_cast<void*>(frame.code), byte_offset)) return Fit::kWrong;  // NOLINT
+    if (!step_out(memory, frame)) {
+      if (frame.address != 0) return Fit::kWrong;
+      return depth == 0 ? Fit::kRightSoFar : Fit::kRight;
+    }
   }
-  return true;
+  return Fit::kRight;
 }
 
+// kReading for this call only, as long as nothing but one frame at a time was seen.
 Stage check_layout(uintptr_t thread_state) noexcept {
   const std::unique_lock lock(discovery_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return Stage::kFound;
   const Stage now = stage.load(std::memory_order_relaxed);
   if (now != Stage::kFound) return now;
+  Fit fit = Fit::kWrong;
   try {
-    ProcessMemory memory;
+    static ProcessMemory& memory = *new ProcessMemory;
     memory.restart();
     if (top_frame(memory, thread_state) == 0) return Stage::kFound;  // not in Python code: nothing to compare with
-    if (!is_layout_right(memory, thread_state)) return turn_off(PythonState::kLayoutMismatch);
+    fit = fit_of_layout(memory, thread_state);
   } catch (...) {
-    return turn_off(PythonState::kLayoutMismatch);
+    fit = Fit::kWrong;
   }
-  set_state(PythonState::kReading);
-  stage.store(Stage::kReading, std::memory_order_release);
+  if (fit == Fit::kWrong) return turn_off(PythonState::kLayoutMismatch);
+  if (python_state() != PythonState::kReading) set_state(PythonState::kReading);
+  if (fit == Fit::kRight) stage.store(Stage::kReading, std::memory_order_release);
   return Stage::kReading;
 }
 
@@ -375,8 +345,8 @@ void forget_python_threads() noexcept {
   new (&remote_mutex) std::mutex;
   lender.thread_state.store(0, std::memory_order_relaxed);
   lender.line.store(0, std::memory_order_relaxed);
-  this_thread.borrowed_line = 0;
-  if (this_thread.caches != nullptr) this_thread.caches->is_main_thread = true;
+  loan = {};
+  become_main_thread();
   if (stage.load(std::memory_order_relaxed) == Stage::kOff) stage.store(Stage::kUntried, std::memory_order_relaxed);
 }
 
@@ -395,16 +365,20 @@ LineId current_line() noexcept {
   }
   ThreadCaches* caches = caches_of_this_thread();
   if (caches == nullptr) return 0;
-  OwnMemory memory;
-  const StackLine found = line_of_stack(memory, thread_state, *caches, kMostFrames);
+  const StackLine found = line_of_own_stack(thread_state, *caches);
   if (!found.has_frames) return borrowed_line();
-  // Threads of the autograd engine run library code (checkpoints, hooks) on behalf of another thread.
-  if (!found.is_user && !caches->is_main_thread && !found.is_python_thread) {
-    const LineId line = borrowed_line();
-    return line != 0 ? line : found.line;
+  if (caches->start == ThreadStart::kUnknown) caches->start = start_of_thread(thread_state);
+  // A native thread runs Python code now and then (the autograd engine: hooks, checkpoints) on behalf of another
+  // thread. It does not lend, and where its code is a library's, it borrows.
+  if (caches->start == ThreadStart::kNative) {
+    if (!found.is_user) {
+      const LineId line = borrowed_line();
+      return line != 0 ? line : found.line;
+    }
+    if (lender.thread_state.load(std::memory_order_relaxed) != 0) return found.line;
   }
-  // A thread of library code (a data loader's) is nobody's origin, as long as another can be.
-  if (!found.is_user && !caches->is_main_thread && lender.thread_state.load(std::memory_order_relaxed) != 0)
+  // A thread of library code (a data loader's) lends nothing either, as long as another does.
+  if (!found.is_user && caches->start != ThreadStart::kMain && lender.thread_state.load(std::memory_order_relaxed) != 0)
     return found.line;
   lender.thread_state.store(thread_state, std::memory_order_relaxed);
   lender.thread.store(static_cast<uintptr_t>(pthread_self()), std::memory_order_relaxed);

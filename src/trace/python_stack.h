@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/export.h"
@@ -20,6 +21,10 @@ enum class CodeOrigin : uint8_t {
 
 /// `function` is the qualified name, `minor` of the running Python 3.
 DRYDOCK_API CodeOrigin origin_of(std::string_view file, std::string_view function, int minor) noexcept;
+
+/// Notebook kernels name their cells after their process ("/tmp/ipykernel_123/456.py"), which would make two runs
+/// differ: takes the number out.
+DRYDOCK_API void drop_process_number(std::string& file);
 
 /// The state that the header of the trace shows. kUntried until a thread with Python frames asked for its line.
 DRYDOCK_API PythonState python_state() noexcept;

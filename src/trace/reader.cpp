@@ -21,9 +21,9 @@ uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
 uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 int32_t device_of(uint16_t operand) { return static_cast<int16_t>(operand); }
 
-template <size_t kSize>
-std::string text_of(const char (&text)[kSize]) {
-  return std::string(text, strnlen(text, kSize));
+template <size_t Capacity>
+std::string text_of(const char (&text)[Capacity]) {
+  return std::string(text, strnlen(text, Capacity));
 }
 
 TracedValue value_of(unsigned tag, uint64_t bits) {
@@ -280,6 +280,7 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       last_block_ = record;
       return true;
     case Kind::kBlockFreed:
+    case Kind::kWorkspaceGiven:
       record.device = device_of(operand);
       record.address = block_address();
       return true;

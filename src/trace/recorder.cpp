@@ -160,6 +160,14 @@ void block_requested(int32_t device, uint64_t address, uint64_t requested_bytes)
   }
 }
 
+void workspace_given(int32_t device, uint64_t address) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  const Value place = value_of(writer, address);
+  Writer::Append append(writer);
+  append(Kind::kWorkspaceGiven, tag_bits(place, 4), device_operand(device), {settle(append, place)});
+}
+
 void driver_allocated(DriverMemory kind, int32_t device, uint64_t address, uint64_t handle, uint64_t size_bytes,
                       LineId line) noexcept {
   driver_record(Kind::kDriverAllocated, kind, device, address, handle, size_bytes, line);

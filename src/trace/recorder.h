@@ -58,6 +58,8 @@ DRYDOCK_API void block_freed(int32_t device, uint64_t address) noexcept;
 /// The bytes that were asked for the block at `address`, once they are known (the storage size that operators are
 /// given).
 DRYDOCK_API void block_requested(int32_t device, uint64_t address, uint64_t requested_bytes) noexcept;
+/// The block at `address` is given to an operator as its workspace: torch_npu takes those from the same allocator.
+DRYDOCK_API void workspace_given(int32_t device, uint64_t address) noexcept;
 
 enum class DriverMemory : uint8_t { kMalloc, kPhysical, kReservation, kMapping, kHost, kHostRegistered };
 /// Device memory handed out by the driver. `address` is 0 for physical handles; `handle` identifies those.

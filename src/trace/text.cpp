@@ -38,7 +38,8 @@ std::string print_content(const Reader& reader, const Record& record) {
     case Kind::kBlockAllocated:
       return fmt::format("{} {} bytes{} at {}", print_value(record.address), record.size_bytes,
                          record.is_workspace ? " workspace" : "", at());
-    case Kind::kBlockFreed: return print_value(record.address);
+    case Kind::kBlockFreed:
+    case Kind::kWorkspaceGiven: return print_value(record.address);
     case Kind::kBlockRequested: return fmt::format("{} {} bytes", print_value(record.address), record.size_bytes);
     case Kind::kDriverAllocated:
     case Kind::kDriverFreed:
@@ -107,6 +108,7 @@ std::string_view name_of(Kind kind) noexcept {
     case Kind::kBlockAllocated:
     case Kind::kBlockAllocatedWide: return "block-allocated";
     case Kind::kBlockFreed: return "block-freed";
+    case Kind::kWorkspaceGiven: return "workspace-given";
     case Kind::kBlockRequestedLast:
     case Kind::kBlockRequested:
     case Kind::kBlockRequestedWide: return "block-requested";

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string>
-#include <time.h>
 #include <type_traits>
 #include <unistd.h>
 
@@ -113,7 +113,7 @@ int Writer::create_file(const char* run_folder) noexcept {
   const auto wall_ns = static_cast<int64_t>(now_ns(CLOCK_REALTIME));
   const int more = std::snprintf(path + length, sizeof(path) - static_cast<size_t>(length), "/%d-%lld.ddtrace",
                                  getpid(), static_cast<long long>(wall_ns));
-  if (more < 0 || static_cast<size_t>(length + more) >= sizeof(path)) return ENAMETOOLONG;
+  if (more < 0 || static_cast<size_t>(more) >= sizeof(path) - static_cast<size_t>(length)) return ENAMETOOLONG;
   if (const int error = file_.create(path); error != 0) return error;
   fill_header(wall_ns);
   return 0;

@@ -4,59 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import pty
-import shutil
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["isolated_command"]
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def find_binary() -> Path:
-    named = os.environ.get("DRYDOCK_BINARY")
-    beside = Path(sys.executable).parent / "drydock"
-    found = named or (str(beside) if beside.exists() else shutil.which("drydock"))
-    if found is None:
-        pytest.fail("there is no drydock command: install the wheel, or set DRYDOCK_BINARY")
-    return Path(found)
-
-
-@pytest.fixture
-def drydock(tmp_path, monkeypatch):
-    """Runs the command in an empty folder of its own, with none of the caller's settings."""
-    binary = find_binary()
-    for name in list(os.environ):
-        if name.startswith("DRYDOCK_") or name in ("TASK_QUEUE_ENABLE", "LD_PRELOAD", "PYTORCH_NPU_ALLOC_CONF"):
-            monkeypatch.delenv(name)
-    work = tmp_path / "work"
-    work.mkdir()
-
-    def run(*arguments, cwd=work, env=None, timeout=60):
-        return subprocess.run(
-            [str(binary), *map(str, arguments)],
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-
-    run.binary = binary
-    run.work = work
-    return run
-
-
-def ledger_of(drydock, run):
-    result = drydock("ledger", run, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 # Exit codes and where output goes
@@ -68,7 +23,7 @@ def test_a_command_without_device_gets_a_verdict_that_says_so(drydock, tmp_path)
     assert result.stdout == ""
     assert result.stderr.startswith("drydock: ran to its end (exit code 0")
     assert "not used: no process of this run called it" in result.stderr
-    ledger = ledger_of(drydock, tmp_path / "r")
+    ledger = drydock.ledger(tmp_path / "r")
     assert ledger["run"]["command"] == ["true"]
     assert ledger["run"]["exit_code"] == 0
     assert ledger["run"]["processes"] == 0
@@ -249,153 +204,6 @@ def test_run_json_says_how_it_was_started(drydock, tmp_path):
     assert run["working_directory"] == str(drydock.work)
     assert run["environment"]["DRYDOCK_DEVICES"] == "2"
     assert run["chosen"] == ["TASK_QUEUE_ENABLE"]
-
-
-# The environment of the command
-
-
-def environment_of(drydock, *options, env=None):
-    result = drydock(
-        "run", *options, "--", sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))", env=env
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def test_the_command_finds_the_virtual_device(drydock):
-    seen = environment_of(drydock)
-    home = Path(seen["ASCEND_HOME_PATH"])
-    for folder in ("runtime", "compiler", "lib64"):
-        assert (home / folder).is_dir()
-    assert Path(seen["ASCEND_OPP_PATH"]).is_dir()
-    assert seen["LD_LIBRARY_PATH"].split(":")[0] == str(home / "lib64")
-    assert seen["LD_PRELOAD"].endswith("/libascend_kernel_hook.so")
-    assert Path(seen["LD_PRELOAD"]).is_file()
-    assert seen["TASK_QUEUE_ENABLE"] == "0"
-    assert Path(seen["DRYDOCK_RUN_DIR"]).is_absolute()
-
-
-def test_settings_reach_the_command(drydock):
-    seen = environment_of(
-        drydock, "--values", "full", "--value-budget", "4MiB", "--devices", "4", "--cann", "8.5.0", "--guard",
-        "--record", "null", "--profile", "ascend910b4",
-    )  # fmt: skip
-    assert seen["DRYDOCK_VALUES"] == "full"
-    assert seen["DRYDOCK_VALUE_BUDGET"] == str(4 << 20)
-    assert seen["DRYDOCK_DEVICES"] == "4"
-    assert seen["DRYDOCK_CANN"] == "8.5.0"
-    assert seen["DRYDOCK_GUARD"] == "1"
-    assert seen["DRYDOCK_RECORD"] == "null"
-    assert seen["DRYDOCK_PROFILE"] == "ascend910b4"
-
-
-def test_the_callers_own_choices_stay(drydock):
-    env = {"TASK_QUEUE_ENABLE": "1", "LD_LIBRARY_PATH": "/opt/x", "DRYDOCK_DEVICES": "3"}
-    seen = environment_of(drydock, env=env)
-    assert seen["TASK_QUEUE_ENABLE"] == "1"
-    assert seen["LD_LIBRARY_PATH"].endswith("/lib64:/opt/x")
-    assert seen["DRYDOCK_DEVICES"] == "3"
-    assert environment_of(drydock, "--devices", "5", env=env)["DRYDOCK_DEVICES"] == "5"
-
-
-def test_a_profile_file_is_found_from_any_folder(drydock):
-    (drydock.work / "mine.toml").write_text('base = "ascend910c"\nname = "mine"\n')
-    seen = environment_of(drydock, "--profile", "mine.toml")
-    assert seen["DRYDOCK_PROFILE"] == str(drydock.work / "mine.toml")
-
-
-def test_env_prints_exports_for_a_shell(drydock, tmp_path):
-    run = tmp_path / "it's here"
-    result = drydock("env", "--out", run, "--values", "ghost")
-    assert result.returncode == 0
-    assert str(run) in result.stderr
-    (tmp_path / "exports").write_text(result.stdout)
-    shell = subprocess.run(
-        ["sh", "-c", '. "$1"; printf "%s\n" "$DRYDOCK_RUN_DIR" "$DRYDOCK_VALUES" "$TASK_QUEUE_ENABLE"', "sh",
-         str(tmp_path / "exports")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert shell.stdout.splitlines() == [str(run), "ghost", "0"]
-    ledger = ledger_of(drydock, run)
-    assert ledger["run"]["exit_code"] is None
-    assert drydock("env", "--out", run).returncode == 2, "a run is not written over"
-
-
-# Signals
-
-
-WAITS = "import signal, sys, time; {}; print('ready', flush=True); time.sleep(30)"
-
-
-def start(drydock, code, **options):
-    process = subprocess.Popen(
-        [str(drydock.binary), "run", "--out", "r", "--", sys.executable, "-c", code],
-        cwd=drydock.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def test_sigint_reaches_the_command_and_the_ledger_is_made(drydock):
-    process = start(drydock, WAITS.format("pass"))
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert "KeyboardInterrupt" in errors
-    assert process.returncode == 128 + signal.SIGINT
-    assert (drydock.work / "r" / "ledger.sqlite").exists()
-
-
-def test_sigterm_reaches_the_command(drydock):
-    process = start(drydock, WAITS.format("pass"))
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
-    assert process.returncode == 128 + signal.SIGTERM
-
-
-def test_a_command_that_handles_the_signal_decides_its_code(drydock):
-    process = start(drydock, WAITS.format("signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))"))
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
-    assert process.returncode == 7
-
-
-def test_ctrl_c_in_a_terminal_reaches_the_command_once(drydock):
-    code = (
-        "import signal, time; seen = []; signal.signal(signal.SIGINT, lambda *_: seen.append(1)); "
-        "print('ready', flush=True); end = time.time() + 1.5\n"
-        "while time.time() < end: time.sleep(0.05)\n"
-        "print('seen', len(seen), flush=True)"
-    )
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(drydock.work)
-        os.execv(drydock.binary, ["drydock", "run", "--", sys.executable, "-c", code])
-    output = b""
-    sent = False
-    deadline = time.time() + 30
-    while time.time() < deadline:
-        try:
-            piece = os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not piece:
-            break
-        output += piece
-        if b"ready" in output and not sent:
-            sent = True
-            os.write(terminal, b"\x03")
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert b"seen 1" in output, output
-    assert os.waitstatus_to_exitcode(status) == 0
-
-
-def test_a_killed_command_is_told(drydock):
-    process = start(drydock, "import os, time; print('ready', flush=True); os.kill(os.getpid(), 9)")
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 137
-    assert "FAILED (exit code 137" in errors
-    assert "SIGKILL" in errors
 
 
 # Reading runs

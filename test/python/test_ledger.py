@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -14,6 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+pytest_plugins = ["isolated_command"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,33 +24,15 @@ pytestmark = [
 MIB = 1 << 20
 
 
-def command() -> Path:
-    beside = Path(sys.executable).parent / "drydock"
-    found = os.environ.get("DRYDOCK_BINARY") or (str(beside) if beside.exists() else shutil.which("drydock"))
-    assert found, "there is no drydock command: install the wheel, or set DRYDOCK_BINARY"
-    return Path(found)
-
-
-@pytest.fixture
-def clean_environment(monkeypatch):
-    for name in list(os.environ):
-        if (name.startswith("DRYDOCK_") and name != "DRYDOCK_BINARY") or name in (
-            "TASK_QUEUE_ENABLE",
-            "LD_PRELOAD",
-            "PYTORCH_NPU_ALLOC_CONF",
-        ):
-            monkeypatch.delenv(name)
-
-
 class Run:
     """A finished run of a program."""
 
-    def __init__(self, folder: Path, result: subprocess.CompletedProcess[str]):
+    def __init__(self, drydock: str, folder: Path, result: subprocess.CompletedProcess[str]):
         self.folder = folder
         self.code = result.returncode
         self.output = result.stdout
         self.errors = result.stderr
-        ledger = subprocess.run([command(), "ledger", "--json", folder], capture_output=True, text=True, check=True)
+        ledger = subprocess.run([drydock, "ledger", "--json", folder], capture_output=True, text=True, check=True)
         self.ledger = json.loads(ledger.stdout)
 
     @property
@@ -58,15 +41,14 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path, clean_environment):
-    binary = command()
+def run(tmp_path, drydock_command, clean_environment):
 
     def start(source: str, *options: str, env: dict[str, str] | None = None) -> Run:
         script = tmp_path / "program.py"
         script.write_text(textwrap.dedent(source))
         folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         result = subprocess.run(
-            [binary, "run", "--out", folder, *options, "--", sys.executable, script.name],
+            [drydock_command, "run", "--out", folder, *options, "--", sys.executable, script.name],
             cwd=tmp_path,
             env={**os.environ, **(env or {})},
             capture_output=True,
@@ -74,7 +56,7 @@ def run(tmp_path, clean_environment):
             timeout=300,
             check=False,
         )
-        return Run(folder, result)
+        return Run(drydock_command, folder, result)
 
     return start
 
@@ -182,7 +164,7 @@ def test_steps_fallbacks_assumptions_and_the_programs_own_exception(run):
     assert fallbacks == [{"name": "aten::special_bessel_j0", "calls": 3, "line": "program.py:13"}]
     assert ledger["operators"]["calls"] >= 50
     assert ledger["operators"]["calls"] == sum(
-        ledger["operators"][outcome] for outcome in ("computed", "ghost", "assumed")
+        ledger["operators"][outcome] for outcome in ("computed", "ghost", "assumed", "refused_calls")
     )
     assert any(row["line"] == "program.py:10" and row["kind"] == "host-read" for row in ledger["assumptions"])
     assert "FAILED with ValueError at program.py:15" in done.page

@@ -189,6 +189,8 @@ TEST_F(HeapTest, KnowsWhatIsAllocatedToTheByte) {
   EXPECT_TRUE(is_allocated(pointer(address + 3 * kMib - 1), 1));
   EXPECT_FALSE(is_allocated(pointer(address), 3 * kMib + 1));
   EXPECT_FALSE(is_allocated(pointer(address + 3 * kMib), 1));  // the tail of its last slot
+  EXPECT_FALSE(is_allocated(pointer(address + 3 * kMib), 0));
+  EXPECT_TRUE(is_allocated(pointer(address + 3 * kMib - 1), 0));
   EXPECT_FALSE(is_allocated(pointer(address - 1), 1));
   EXPECT_FALSE(is_allocated(pointer(address), UINT64_MAX));
   EXPECT_FALSE(is_allocated(pointer(UINT64_MAX - 10), 11));

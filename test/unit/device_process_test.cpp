@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "abi/generated/entries.h"
 #include "base/generated/error_codes.h"
@@ -177,6 +178,36 @@ TEST(ProcessTest, ForkWhileOtherThreadsUseTheDevice) {
     busy.join();
   });
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // they take more address space than that themselves
+
+void limit_address_space(uint64_t size_bytes) {
+  const rlimit limit{size_bytes, size_bytes};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+TEST(ProcessTest, LessAddressSpaceIsEnoughForOneDevice) {
+  IN_NEW_PROCESS({
+    limit_address_space(uint64_t{1} << 40);
+    ASSERT_TRUE(entries::aclrtSetDevice(0).is_ok());
+    void* pointer = nullptr;
+    EXPECT_TRUE(entries::aclrtMalloc(&pointer, size_t{60} << 30, 0).is_ok());
+    EXPECT_TRUE(entries::aclrtReserveMemAddress(&pointer, 73'693'921'280, 0, nullptr, 1).is_ok());
+  });
+}
+
+TEST(ProcessTest, NoAddressSpaceGetsASentence) {
+  IN_NEW_PROCESS({
+    limit_address_space(uint64_t{100} << 30);
+    const Status status = entries::aclrtSetDevice(0);
+    EXPECT_EQ(status.code(), code::ACL_ERROR_RT_INTERNAL_ERROR);
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("device 0"), HasSubstr("ulimit -v")));
+    EXPECT_FALSE(entries::aclrtSetDevice(0).is_ok());
+  });
+}
+
+#endif
 
 }  // namespace
 }  // namespace drydock

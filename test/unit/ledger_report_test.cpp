@@ -1,4 +1,7 @@
 #include <array>
+#include <cstddef>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -7,6 +10,7 @@
 #include "ledger/report.h"
 #include "ledger_synthetic_run.h"
 #include "trace/call_encoding.h"
+#include "trace/format.h"
 
 // What a reader of a ledger is told, as text and as JSON.
 
@@ -43,7 +47,7 @@ TEST(Report, CountsOperatorsFallbacksRefusalsAndAssumptions) {
     trace::close();
   });
   const Report report = run.report();
-  EXPECT_EQ(report.operator_calls, 12U);
+  EXPECT_EQ(report.operator_calls, 14U);
   EXPECT_EQ(report.distinct_operators, 2U);
   EXPECT_EQ(report.distinct_calls, 2U);
   EXPECT_EQ(report.ghost, 10U);
@@ -72,7 +76,7 @@ TEST(Report, CountsOperatorsFallbacksRefusalsAndAssumptions) {
   EXPECT_EQ(json["verdict"]["kind"], "ran");
   EXPECT_TRUE(json["verdict"]["class"].is_null());
   EXPECT_TRUE(json["verdict"]["requested_bytes"].is_null());
-  EXPECT_EQ(json["operators"]["calls"], 12);
+  EXPECT_EQ(json["operators"]["calls"], 14);
   EXPECT_EQ(json["operators"]["distinct"], 2);
   EXPECT_EQ(json["operators"]["host_fallback"][0]["calls"], 2);
   EXPECT_EQ(json["operators"]["refused"].size(), 2U);
@@ -85,6 +89,39 @@ TEST(Report, CountsOperatorsFallbacksRefusalsAndAssumptions) {
   EXPECT_THAT(text, HasSubstr("aten::foo has no NPU kernel: 2 calls on the CPU, at train.py:7"));
   EXPECT_THAT(text, HasSubstr("aclnnRefused (1 call, at train.py:8): dtype fp64"));
   EXPECT_THAT(text, HasSubstr("TASK_QUEUE_ENABLE=0"));
+}
+
+TEST(Report, SaysWhatAFullDiskCost) {
+  SyntheticRun run;
+  run.info().exit_code = 0;
+  run.record([] {
+    segment(kBase, kGiB, line(10));
+    trace::close();
+  });
+  std::fstream file(run.trace(), std::ios::binary | std::ios::in | std::ios::out);
+  const uint64_t lost = 1234;
+  file.seekp(offsetof(trace::FileHeader, lost_records));
+  file.write(reinterpret_cast<const char*>(&lost), sizeof(lost));
+  file.close();
+  const Report report = run.report();
+  EXPECT_EQ(report.lost, 1234U);
+  EXPECT_THAT(report_text(report), HasSubstr("1,234 records could not be written; all numbers are lower bounds"));
+}
+
+TEST(Report, LongNamesNeitherBreakThePageNorHideTheEnd) {
+  SyntheticRun run;
+  run.record([] {
+    const std::string deep = "/srv/" + std::string(300, 'd') + "/project/train.py";
+    const trace::LineId at = trace::intern_line(deep, 7, "step");
+    segment(kBase, kGiB, at);
+    trace::failed(7, 161002, std::string(400, 'x') + " and a word", at);
+    trace::python_exception("ValueError", std::string(500, 'y'), deep, 7);
+  });
+  const std::string text = report_text(run.report());
+  EXPECT_THAT(text, HasSubstr("at .../project/train.py:7"));
+  std::istringstream lines(text);
+  for (std::string row; std::getline(lines, row);)
+    EXPECT_TRUE(row.size() <= 100 || row.find(' ', 12) == std::string::npos) << row;
 }
 
 TEST(Report, SaysThatNoDeviceWasUsed) {

@@ -105,13 +105,19 @@ class TestCall {
  public:
   explicit TestCall(std::string name = "aclnnTest") : name_(std::move(name)) {}
 
-  TestCall& in(HostTensor& tensor) { return add_tensor(&tensor, ArgDirection::kIn); }
-  TestCall& out(HostTensor& tensor) { return add_tensor(&tensor, ArgDirection::kOut); }
-  TestCall& in_out(HostTensor& tensor) { return add_tensor(&tensor, ArgDirection::kInOut); }
-  TestCall& absent() { return add_tensor(nullptr, ArgDirection::kIn); }
-  TestCall& in_list(std::vector<HostTensor*> tensors) { return add_list(std::move(tensors), ArgDirection::kIn); }
-  TestCall& out_list(std::vector<HostTensor*> tensors) { return add_list(std::move(tensors), ArgDirection::kOut); }
-  TestCall& in_out_list(std::vector<HostTensor*> tensors) { return add_list(std::move(tensors), ArgDirection::kInOut); }
+  TestCall& in(HostTensor& added) { return tensor(added, ArgDirection::kIn); }
+  TestCall& out(HostTensor& added) { return tensor(added, ArgDirection::kOut); }
+  TestCall& in_out(HostTensor& added) { return tensor(added, ArgDirection::kInOut); }
+  TestCall& tensor(HostTensor& added, ArgDirection direction) { return add_tensor(&added, direction); }
+  TestCall& absent(ArgDirection direction = ArgDirection::kIn) { return add_tensor(nullptr, direction); }
+  TestCall& in_list(std::vector<HostTensor*> added) { return list(std::move(added), ArgDirection::kIn); }
+  TestCall& out_list(std::vector<HostTensor*> added) { return list(std::move(added), ArgDirection::kOut); }
+  TestCall& in_out_list(std::vector<HostTensor*> added) { return list(std::move(added), ArgDirection::kInOut); }
+  TestCall& list(std::vector<HostTensor*> added, ArgDirection direction) {
+    add(ArgKind::kTensorList, direction);
+    parts_.push_back({false, true, direction, nullptr, 0, std::move(added)});
+    return *this;
+  }
   template <class T>
   TestCall& scalar(T value) {
     Scalar& scalar = scalars_.emplace_back();
@@ -139,6 +145,12 @@ class TestCall {
   }
   TestCall& boolean(bool value) {
     add(ArgKind::kBool).boolean = value;
+    return *this;
+  }
+
+  /// A null argument of another kind.
+  TestCall& other(ArgKind kind) {
+    add(kind);
     return *this;
   }
 
@@ -189,12 +201,6 @@ class TestCall {
     parts_.push_back({false, false, direction, tensor, 0, {}});
     return *this;
   }
-  TestCall& add_list(std::vector<HostTensor*> tensors, ArgDirection direction) {
-    add(ArgKind::kTensorList, direction);
-    parts_.push_back({false, true, direction, nullptr, 0, std::move(tensors)});
-    return *this;
-  }
-
   std::string name_;
   OperatorRow row_{};
   std::vector<ArgSpec> specs_;

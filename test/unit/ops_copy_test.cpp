@@ -43,6 +43,12 @@ TEST(Copy, ConcatenatesWithEmptyVectorsAndOtherTypes) {
   EXPECT_EQ(TestCall().in_list({&b}).integer(2).out(out).run(concatenate).code(), kParameterInvalid);
 }
 
+TEST(Copy, RankZeroCannotBeJoined) {
+  HostTensor a(DataType::kInt32, {}, {1});
+  HostTensor out(DataType::kInt32, {});
+  EXPECT_EQ(TestCall().in_list({&a}).integer(0).out(out).run(concatenate).code(), kParameterInvalid);
+}
+
 TEST(Copy, StacksAndSplits) {
   HostTensor a(DataType::kInt8, {2}, {1, 2});
   HostTensor b(DataType::kInt8, {2}, {3, 4});

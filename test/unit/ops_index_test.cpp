@@ -49,6 +49,13 @@ TEST(Index, GathersAlongADimension) {
   EXPECT_EQ(taken.values(), (Values{6, 1}));
 }
 
+TEST(Index, EmptyIndicesOfAnyRankGatherNothing) {
+  HostTensor a = six();
+  HostTensor none(DataType::kInt64, {0});
+  HostTensor out(DataType::kInt32, {0});
+  EXPECT_TRUE(TestCall().in(a).integer(0).in(none).out(out).run(gather).is_ok());
+}
+
 TEST(Index, GathersSlicesInBatches) {
   HostTensor a(DataType::kInt32, {2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
   HostTensor per_batch(DataType::kInt64, {2, 1}, {1, 0});

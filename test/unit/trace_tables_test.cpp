@@ -158,6 +158,17 @@ TEST(TracePythonOrigin, FileNames) {
   EXPECT_EQ(origin("/venv/lib/python3.11/site-packages/drydock/steps.py"), CodeOrigin::kDrydock);
 }
 
+TEST(TracePythonOrigin, NotebookCellsAreNamedWithoutTheirProcess) {
+  const auto without = [](std::string file) {
+    drop_process_number(file);
+    return file;
+  };
+  EXPECT_EQ(without("/tmp/ipykernel_12/34.py"), "/tmp/ipykernel/34.py");
+  EXPECT_EQ(without("/tmp/ipykernel_x/34.py"), "/tmp/ipykernel_x/34.py");
+  EXPECT_EQ(without("/tmp/ipykernel_12"), "/tmp/ipykernel_12");
+  EXPECT_EQ(without("/home/user/a.py"), "/home/user/a.py");
+}
+
 TEST(TraceProcessMemory, BadAddressesAreRefused) {
   auto memory = std::make_unique<ProcessMemory>();
   const uint64_t here = 0x1234'5678'9abc'def0;

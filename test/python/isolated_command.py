@@ -1,0 +1,46 @@
+"""The `drydock` command in a folder and an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def clean_environment(monkeypatch):
+    """Takes away what the caller has set of Drydock's and torch_npu's variables."""
+    for name in list(os.environ):
+        ours = name.startswith("DRYDOCK_") and name != "DRYDOCK_BINARY"
+        if ours or name in ("TASK_QUEUE_ENABLE", "LD_PRELOAD", "PYTORCH_NPU_ALLOC_CONF"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def drydock(tmp_path, drydock_command, clean_environment):
+    """Runs the command in an empty folder of its own, with none of the caller's settings."""
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def run(*arguments, cwd=work, env=None, timeout=60):
+        return subprocess.run(
+            [drydock_command, *map(str, arguments)],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def ledger(folder):
+        result = run("ledger", folder, "--json")
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    run.ledger = ledger
+    run.binary = drydock_command
+    run.work = work
+    return run
