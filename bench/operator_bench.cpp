@@ -1,9 +1,9 @@
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
+
+#include <benchmark/benchmark.h>
 
 #include "abi/generated/entries.h"
 #include "abi/operator_args.h"
@@ -36,8 +36,8 @@ class CountedAllocations {
  public:
   explicit CountedAllocations(benchmark::State& state) : state_(state), before_(allocations.load()) {}
   ~CountedAllocations() {
-    state_.counters["allocs"] =
-        benchmark::Counter(static_cast<double>(allocations.load() - before_) / static_cast<double>(state_.iterations()));
+    state_.counters["allocs"] = benchmark::Counter(static_cast<double>(allocations.load() - before_) /
+                                                   static_cast<double>(state_.iterations()));
   }
 
  private:
@@ -127,5 +127,3 @@ void computed_operator_of_64_integers(benchmark::State& state) {
 BENCHMARK(computed_operator_of_64_integers);
 
 }  // namespace
-
-

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <cstring>
 #include <new>
+
+#include <fmt/format.h>
 
 #include "abi/generated/entries.h"
 #include "base/generated/error_codes.h"
@@ -63,9 +63,9 @@ bool fill_tensor(ops::Tensor& tensor, const int64_t* view_dims, uint64_t view_di
 template <class Pool>
 Status destroy(Pool& pool, const void* handle, const char* what) {
   if (handle == nullptr || pool.destroy(handle)) return Status::ok();  // destroying null is success (contract H8)
-  return Status::error(code::ACLNN_ERR_PARAM_INVALID,
-                       fmt::format("{} {} is not live: it was destroyed before, or is a handle of another kind.", what,
-                                   handle));
+  return Status::error(
+      code::ACLNN_ERR_PARAM_INVALID,
+      fmt::format("{} {} is not live: it was destroyed before, or is a handle of another kind.", what, handle));
 }
 
 // The vendor's arrays come from new[] and the client deletes them (contract H15).

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <new>
 #include <utility>
+
+#include <sys/mman.h>
 
 namespace drydock {
 

@@ -35,8 +35,7 @@ class [[nodiscard, gnu::visibility("default")]] Status {
 }  // namespace drydock
 
 /// Leaves the enclosing function with the failure of `expression`, if it fails.
-#define DRYDOCK_RETURN_IF_ERROR(expression)                                        \
-  do {                                                                             \
-    if (::drydock::Status drydock_status_ = (expression); !drydock_status_.is_ok()) \
-      return drydock_status_;                                                      \
+#define DRYDOCK_RETURN_IF_ERROR(expression)                                                                 \
+  do {                                                                                                      \
+    if (::drydock::Status drydock_status_ = (expression); !drydock_status_.is_ok()) return drydock_status_; \
   } while (false)

@@ -59,7 +59,7 @@ struct Report {
   uint64_t segments = 0;
   std::vector<HolderLine> peak_holders;  ///< of the device with the highest peak, largest first
 
-  uint64_t operator_calls = 0;      ///< the sum of the four outcomes below
+  uint64_t operator_calls = 0;  ///< the sum of the four outcomes below
   uint64_t distinct_operators = 0;
   uint64_t distinct_calls = 0;  ///< by operator, dtypes, shapes and scalars
   uint64_t computed = 0;

@@ -1,10 +1,10 @@
 #include "ops/execute.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "base/generated/error_codes.h"
 #include "device/heap.h"
@@ -174,7 +174,8 @@ uint64_t mark_outputs(Executor& executor, Knowledge integral, Knowledge floating
     if (!is_output(spec) || tensor.numel() == 0) return Status::ok();
     const Knowledge knowledge = is_integral(tensor.dtype) ? integral : floating;
     values::set_knowledge_of_view(tensor, knowledge);
-    if (knowledge == Knowledge::kAssumed) assumed_bytes += static_cast<uint64_t>(bytes_of(tensor.dtype, tensor.numel()));
+    if (knowledge == Knowledge::kAssumed)
+      assumed_bytes += static_cast<uint64_t>(bytes_of(tensor.dtype, tensor.numel()));
     if (knowledge == Knowledge::kGhost) {
       values::note_ghost(reinterpret_cast<uint64_t>(tensor.data()), tensor.dtype, stand_in_of(executor.row().assumed));
     }
@@ -246,10 +247,9 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
 
   // Floats never rest on assumptions: what would be computed from made-up values could be infinite or no number,
   // and programs guard against those. Integers and booleans do: a shape or a branch needs something.
-  const bool compute = row.kernel != nullptr &&
-                       ((all_known && affordable && wanted) || (all_known && shape_decides) ||
-                        (found.any_integral_output && affordable) ||
-                        (shape_decides && found.output_bytes <= kMostAssumedBytes));
+  const bool compute = row.kernel != nullptr && ((all_known && affordable && wanted) || (all_known && shape_decides) ||
+                                                 (found.any_integral_output && affordable) ||
+                                                 (shape_decides && found.output_bytes <= kMostAssumedBytes));
   thread_local KernelCall call;
   if (!compute) {
     if (row.kernel == nullptr && found.any_integral_output && affordable) {

@@ -13,21 +13,27 @@
 namespace drydock::ops {
 
 enum class ArgKind : uint8_t {
-  kTensor, kTensorList, kScalar, kScalarList, kIntArray, kFloatArray, kBoolArray,
-  kInt,      ///< any integer type, widened to int64
-  kDouble,   ///< float or double
+  kTensor,
+  kTensorList,
+  kScalar,
+  kScalarList,
+  kIntArray,
+  kFloatArray,
+  kBoolArray,
+  kInt,     ///< any integer type, widened to int64
+  kDouble,  ///< float or double
   kBool,
   kString,
-  kDataType, ///< aclDataType by value
-  kPointer,  ///< anything else; kept, never read
+  kDataType,  ///< aclDataType by value
+  kPointer,   ///< anything else; kept, never read
 };
 
 enum class ArgDirection : uint8_t { kIn, kOut, kInOut };
 
 struct ArgSpec {
-  std::string_view name;      ///< as the vendor's manual names it
+  std::string_view name;  ///< as the vendor's manual names it
   ArgKind kind;
-  ArgDirection direction;     ///< of tensors and tensor lists; kIn for the rest
+  ArgDirection direction;  ///< of tensors and tensor lists; kIn for the rest
 };
 
 /// One packed argument. Pointers are handles that the door has validated (or null where optional).
@@ -65,13 +71,13 @@ enum class OperatorClass : uint8_t {
 enum class AssumedValue : uint8_t { kDefault, kZero, kOne, kBalancedIndex };
 
 struct OperatorRow {
-  std::string_view name;              ///< "aclnnAdd"
+  std::string_view name;  ///< "aclnnAdd"
   OperatorClass operator_class;
-  std::span<const ArgSpec> args;      ///< without workspaceSize and executor
-  Kernel kernel;                      ///< null unless kModelled
+  std::span<const ArgSpec> args;  ///< without workspaceSize and executor
+  Kernel kernel;                  ///< null unless kModelled
   AssumedValue assumed;
-  uint64_t workspace_bytes;           ///< constant part; 0 where no rule is known
-  std::string_view reason;            ///< empty for kModelled
+  uint64_t workspace_bytes;  ///< constant part; 0 where no rule is known
+  std::string_view reason;   ///< empty for kModelled
 };
 
 /// All rows with a door, in the order of spec/operators.csv; a row's index is the operator's id in traces.

@@ -45,9 +45,7 @@ class Dims {
     for (int64_t value : *this) product *= value;
     return product;
   }
-  bool operator==(const Dims& other) const {
-    return size_ == other.size_ && std::equal(begin(), end(), other.begin());
-  }
+  bool operator==(const Dims& other) const { return size_ == other.size_ && std::equal(begin(), end(), other.begin()); }
 
  private:
   int size_ = 0;
@@ -57,12 +55,12 @@ class Dims {
 /// Behind aclTensor: a strided view of a storage in device memory.
 struct Tensor {
   DataType dtype = DataType::kUndefined;
-  int32_t format = 2;        ///< vendor's aclFormat; 2 = ND
-  Dims dims;                 ///< view sizes
-  Dims strides;              ///< in elements
-  int64_t offset = 0;        ///< first element of the view, in elements from `storage`
-  Dims storage_dims;         ///< torch_npu gives one number for base formats: elements of the storage
-  void* storage = nullptr;   ///< device address; may be null for empty tensors
+  int32_t format = 2;       ///< vendor's aclFormat; 2 = ND
+  Dims dims;                ///< view sizes
+  Dims strides;             ///< in elements
+  int64_t offset = 0;       ///< first element of the view, in elements from `storage`
+  Dims storage_dims;        ///< torch_npu gives one number for base formats: elements of the storage
+  void* storage = nullptr;  ///< device address; may be null for empty tensors
 
   int64_t numel() const { return dims.product(); }
   /// Device address of the view's first element.
@@ -78,15 +76,25 @@ struct Scalar {
   DataType dtype = DataType::kUndefined;
   alignas(16) std::array<unsigned char, 16> bytes{};
 
-  double as_double() const;    ///< real part for complex; bool as 0 or 1
-  int64_t as_int64() const;    ///< truncates toward zero; saturates
+  double as_double() const;  ///< real part for complex; bool as 0 or 1
+  int64_t as_int64() const;  ///< truncates toward zero; saturates
 };
 
-struct IntArray { std::vector<int64_t> values; };
-struct FloatArray { std::vector<float> values; };
-struct BoolArray { std::vector<uint8_t> values; };
+struct IntArray {
+  std::vector<int64_t> values;
+};
+struct FloatArray {
+  std::vector<float> values;
+};
+struct BoolArray {
+  std::vector<uint8_t> values;
+};
 /// Elements may be null (undefined optional tensors, contract H8). The list owns them.
-struct TensorList { std::vector<Tensor*> tensors; };
-struct ScalarList { std::vector<Scalar*> scalars; };
+struct TensorList {
+  std::vector<Tensor*> tensors;
+};
+struct ScalarList {
+  std::vector<Scalar*> scalars;
+};
 
 }  // namespace drydock::ops

@@ -9,7 +9,7 @@ namespace {
 
 // After these torch_npu asks aclGetViewShape (contract H15).
 constexpr std::array<std::string_view, 8> kDataDependent = {
-    "aclnnMaskedSelect", "aclnnNonzero", "aclnnNonzeroV2",  "aclnnUnique",
+    "aclnnMaskedSelect", "aclnnNonzero",           "aclnnNonzeroV2", "aclnnUnique",
     "aclnnUnique2",      "aclnnUniqueConsecutive", "aclnnUniqueDim", "aclnnRepeatInterleave"};
 
 }  // namespace

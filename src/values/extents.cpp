@@ -133,7 +133,8 @@ struct Note {
 };
 
 uint64_t pack(uint64_t granule, DataType dtype, StandIn stand_in) {
-  return granule << 16 | static_cast<uint64_t>(static_cast<uint8_t>(dtype)) << 8 | static_cast<uint64_t>(stand_in) | 0x80;
+  return granule << 16 | static_cast<uint64_t>(static_cast<uint8_t>(dtype)) << 8 | static_cast<uint64_t>(stand_in) |
+         0x80;
 }
 
 // An element inside a tensor has no note of its own: look back to the tensor's start.
@@ -213,9 +214,7 @@ void copy_knowledge(uint64_t to, uint64_t from, uint64_t size_bytes) noexcept {
   if (note.dtype != DataType::kUndefined) note_ghost(to, note.dtype, note.stand_in);
 }
 
-void forget(uint64_t address, uint64_t size_bytes) noexcept {
-  set_knowledge(address, size_bytes, Knowledge::kGhost);
-}
+void forget(uint64_t address, uint64_t size_bytes) noexcept { set_knowledge(address, size_bytes, Knowledge::kGhost); }
 
 void note_ghost(uint64_t address, DataType dtype, StandIn stand_in) noexcept {
   const uint64_t granule = address / kGranuleBytes;
@@ -253,8 +252,9 @@ void for_each_real_part(uint64_t address, uint64_t size_bytes, PartVisitor visit
   {
     Extents& all = extents();
     std::lock_guard lock(all.mutex);
-    all.map.for_each(address, address + size_bytes,
-                     [&parts](uint64_t begin, uint64_t end, Knowledge) { parts.push_back({begin, end}); });
+    all.map.for_each(address, address + size_bytes, [&parts](uint64_t begin, uint64_t end, Knowledge) {
+      parts.push_back({begin, end});
+    });
   }
   for (const Part& part : parts) visit(context, part.begin, part.end - part.begin);
 }

@@ -1,12 +1,10 @@
-#include "ops/phases.h"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "abi/generated/entries.h"
 #include "abi/operator_args.h"
@@ -14,6 +12,7 @@
 #include "base/recent_error.h"
 #include "device/context.h"
 #include "ops/executor.h"
+#include "ops/phases.h"
 #include "values/extents.h"
 
 namespace drydock::ops {
@@ -50,9 +49,10 @@ class PhasesTest : public ::testing::Test {
   template <class T>
   void* known(std::initializer_list<T> host) {
     void* memory = allocate(host.size() * sizeof(T));
-    EXPECT_EQ(entries::aclrtMemcpy(memory, host.size() * sizeof(T), host.begin(), host.size() * sizeof(T), kHostToDevice)
-                  .code(),
-              0);
+    EXPECT_EQ(
+        entries::aclrtMemcpy(memory, host.size() * sizeof(T), host.begin(), host.size() * sizeof(T), kHostToDevice)
+            .code(),
+        0);
     return memory;
   }
 
@@ -98,7 +98,9 @@ TEST_F(PhasesTest, KnownInputsGiveKnownResults) {
   void* alpha = entries::aclCreateScalar(&two, static_cast<int32_t>(DataType::kDouble));
   void* result = allocate(12);
   void* out = tensor(result, DataType::kFloat, {3});
-  EXPECT_EQ(call("aclnnAdd", {abi::pack_tensor(self), abi::pack_tensor(other), abi::pack_scalar(alpha), abi::pack_tensor(out)}), 0);
+  EXPECT_EQ(call("aclnnAdd",
+                 {abi::pack_tensor(self), abi::pack_tensor(other), abi::pack_scalar(alpha), abi::pack_tensor(out)}),
+            0);
   EXPECT_EQ(knowledge(result, 12), Knowledge::kKnown);
   EXPECT_EQ(read<float>(result, 3), (std::vector<float>{21, 42, 63}));
 }
@@ -129,10 +131,13 @@ TEST_F(PhasesTest, FloatsNeverRestOnAssumptions) {
   void* mask_tensor = tensor(mask, DataType::kBool, {4});
   double zero = 0;
   void* bound = entries::aclCreateScalar(&zero, static_cast<int32_t>(DataType::kDouble));
-  EXPECT_EQ(call("aclnnGtScalar", {abi::pack_tensor(ghost), abi::pack_scalar(bound), abi::pack_tensor(mask_tensor)}), 0);
+  EXPECT_EQ(call("aclnnGtScalar", {abi::pack_tensor(ghost), abi::pack_scalar(bound), abi::pack_tensor(mask_tensor)}),
+            0);
   EXPECT_EQ(knowledge(mask, 4), Knowledge::kAssumed);
   void* cast = allocate(16);
-  EXPECT_EQ(call("aclnnInplaceCopy", {abi::pack_tensor(tensor(cast, DataType::kFloat, {4})), abi::pack_tensor(mask_tensor)}), 0);
+  EXPECT_EQ(
+      call("aclnnInplaceCopy", {abi::pack_tensor(tensor(cast, DataType::kFloat, {4})), abi::pack_tensor(mask_tensor)}),
+      0);
   EXPECT_EQ(knowledge(cast, 16), Knowledge::kGhost);
 }
 

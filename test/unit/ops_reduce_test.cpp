@@ -5,7 +5,6 @@ namespace drydock::ops::kernels {
 namespace {
 
 using testing::HostTensor;
-using testing::tensor;
 using testing::TestCall;
 using Values = std::vector<double>;
 

@@ -1,11 +1,11 @@
-#include "values/extents.h"
-
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
+
+#include "values/extents.h"
 
 namespace drydock::values {
 namespace {

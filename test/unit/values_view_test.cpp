@@ -1,6 +1,6 @@
-#include "values/view.h"
-
 #include <gtest/gtest.h>
+
+#include "values/view.h"
 
 namespace drydock::values {
 namespace {
