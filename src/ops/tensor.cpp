@@ -56,7 +56,8 @@ double Scalar::as_double() const {
     case DataType::kComplex64: return static_cast<double>(load<float>(*this));
     case DataType::kDouble:
     case DataType::kComplex128: return load<double>(*this);
-    case DataType::kFloat16: return static_cast<double>(half_to_float(load<uint16_t>(*this)));
+    case DataType::kFloat16:
+    case DataType::kComplex32: return static_cast<double>(half_to_float(load<uint16_t>(*this)));
     case DataType::kBFloat16: return static_cast<double>(bfloat16_to_float(load<uint16_t>(*this)));
     case DataType::kUInt64: return static_cast<double>(load<uint64_t>(*this));
     default: return static_cast<double>(as_int64());
