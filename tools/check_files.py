@@ -85,6 +85,12 @@ def digest_with_includes(path: Path, seen: set[Path] | None = None) -> bytes:
     return digest.digest()
 
 
+def folder_settings(path: Path) -> bytes:
+    """What a folder says of its own on top of the settings at the root."""
+    own = path.parent / ".clang-tidy"
+    return own.read_bytes() if own.is_file() else b""
+
+
 class Passed:
     """What passed a check in an earlier run, by content: build/check/<name>.json. Failures are not kept."""
 
@@ -98,7 +104,7 @@ class Passed:
 
     def run(self, files: list[Path], check: Callable[[Path], list[str]]) -> list[str]:
         """Complaints about the files that have not passed as they are; on every core."""
-        keys = {p: hashlib.sha256(self._salt + digest_with_includes(p)).hexdigest() for p in files}
+        keys = {p: hashlib.sha256(self._salt + folder_settings(p) + digest_with_includes(p)).hexdigest() for p in files}
         pending = [p for p in files if self._known.get(relative(p)) != keys[p]]
         complaints: list[str] = []
         present = {relative(p) for p in files}

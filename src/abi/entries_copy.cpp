@@ -136,77 +136,77 @@ Status prepare_batch(const Batch& batch, std::vector<std::pair<Copy, int32_t>>& 
 
 }  // namespace
 
-Status aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count, int32_t kind) {
+Status aclrtMemcpy(void* dst, size_t to_bytes, const void* src, size_t count, int32_t kind) {
   constexpr std::string_view kEntry = "aclrtMemcpy";
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
   Copy copy;
-  DRYDOCK_RETURN_IF_ERROR(device::prepare_copy(kEntry, dst, destMax, src, count, kind, copy));
+  DRYDOCK_RETURN_IF_ERROR(device::prepare_copy(kEntry, dst, to_bytes, src, count, kind, copy));
   return device::run_copy(kEntry, copy, false, 0);
 }
 
-Status aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count, int32_t kind, void* stream) {
-  return copy_async("aclrtMemcpyAsync", dst, destMax, src, count, kind, stream);
+Status aclrtMemcpyAsync(void* dst, size_t to_bytes, const void* src, size_t count, int32_t kind, void* stream) {
+  return copy_async("aclrtMemcpyAsync", dst, to_bytes, src, count, kind, stream);
 }
 
 // The vendor's differs in checking whether the host memory is pinned before it decides how to copy; here both ways are
 // one.
-Status aclrtMemcpyAsyncWithCondition(void* dst, size_t destMax, const void* src, size_t count, int32_t kind,
+Status aclrtMemcpyAsyncWithCondition(void* dst, size_t to_bytes, const void* src, size_t count, int32_t kind,
                                      void* stream) {
-  return copy_async("aclrtMemcpyAsyncWithCondition", dst, destMax, src, count, kind, stream);
+  return copy_async("aclrtMemcpyAsyncWithCondition", dst, to_bytes, src, count, kind, stream);
 }
 
-Status aclrtMemcpyBatch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches, void* attrs,
-                        size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
+Status aclrtMemcpyBatch(void** dsts, size_t* to_bytes, void** srcs, size_t* sizes, size_t count, void* attrs,
+                        size_t* attribute_begins, size_t attribute_count, size_t* failed) {
   constexpr std::string_view kEntry = "aclrtMemcpyBatch";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "failIndex", failIndex));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "failIndex", failed));
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
   std::vector<std::pair<Copy, int32_t>> copies;
-  DRYDOCK_RETURN_IF_ERROR(prepare_batch({kEntry, dsts, destMaxs, srcs, sizes, numBatches,
-                                         static_cast<const BatchAttribute*>(attrs), attrsIndexes, numAttrs},
-                                        copies, *failIndex));
+  DRYDOCK_RETURN_IF_ERROR(prepare_batch({kEntry, dsts, to_bytes, srcs, sizes, count,
+                                         static_cast<const BatchAttribute*>(attrs), attribute_begins, attribute_count},
+                                        copies, *failed));
   for (size_t i = 0; i < copies.size(); ++i) {
-    *failIndex = i;
+    *failed = i;
     DRYDOCK_RETURN_IF_ERROR(device::run_copy(kEntry, copies[i].first, false, 0));
   }
-  *failIndex = SIZE_MAX;
+  *failed = SIZE_MAX;
   return Status::ok();
 }
 
-Status aclrtMemcpyBatchAsync(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches, void* attrs,
-                             size_t* attrsIndexes, size_t numAttrs, size_t* failIndex, void* stream) {
+Status aclrtMemcpyBatchAsync(void** dsts, size_t* to_bytes, void** srcs, size_t* sizes, size_t count, void* attrs,
+                             size_t* attribute_begins, size_t attribute_count, size_t* failed, void* stream) {
   constexpr std::string_view kEntry = "aclrtMemcpyBatchAsync";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "failIndex", failIndex));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "failIndex", failed));
   Stream* found = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(kEntry, stream, found));
   std::vector<std::pair<Copy, int32_t>> copies;
-  DRYDOCK_RETURN_IF_ERROR(prepare_batch({kEntry, dsts, destMaxs, srcs, sizes, numBatches,
-                                         static_cast<const BatchAttribute*>(attrs), attrsIndexes, numAttrs},
-                                        copies, *failIndex));
+  DRYDOCK_RETURN_IF_ERROR(prepare_batch({kEntry, dsts, to_bytes, srcs, sizes, count,
+                                         static_cast<const BatchAttribute*>(attrs), attribute_begins, attribute_count},
+                                        copies, *failed));
   for (size_t i = 0; i < copies.size(); ++i) {
-    *failIndex = i;
+    *failed = i;
     DRYDOCK_RETURN_IF_ERROR(submit(kEntry, *found, copies[i].first, copies[i].second));
   }
-  *failIndex = SIZE_MAX;
+  *failed = SIZE_MAX;
   return Status::ok();
 }
 
-Status aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
+Status aclrtMemset(void* pointer, size_t to_bytes, int32_t value, size_t count) {
   constexpr std::string_view kEntry = "aclrtMemset";
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
   Fill fill;
-  DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, devPtr, maxCount, value, count, fill));
+  DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, pointer, to_bytes, value, count, fill));
   return device::run_fill(kEntry, fill, false, 0);
 }
 
-Status aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, void* stream) {
+Status aclrtMemsetAsync(void* pointer, size_t to_bytes, int32_t value, size_t count, void* stream) {
   constexpr std::string_view kEntry = "aclrtMemsetAsync";
   Stream* found = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(kEntry, stream, found));
   Fill fill;
-  DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, devPtr, maxCount, value, count, fill));
+  DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, pointer, to_bytes, value, count, fill));
   const uint32_t stream_id = found->id();
   return found->submit([kEntry, fill, stream_id] { return device::run_fill(kEntry, fill, true, stream_id); });
 }

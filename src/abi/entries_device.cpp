@@ -62,8 +62,8 @@ bool answer(const device::Profile& profile, int32_t physical, int32_t attribute,
 
 }  // namespace
 
-Status aclInit(const char* configPath) {
-  DRYDOCK_RETURN_IF_ERROR(device::initialize(configPath));
+Status aclInit(const char* config_path) {
+  DRYDOCK_RETURN_IF_ERROR(device::initialize(config_path));
   record_call(EntryId::aclInit, 0);
   return Status::ok();
 }
@@ -81,15 +81,15 @@ Status aclrtGetDeviceCount(uint32_t* count) {
   return Status::ok();
 }
 
-Status aclrtSetDevice(int32_t deviceId) {
-  DRYDOCK_RETURN_IF_ERROR(device::set_device(deviceId));
-  record_call(EntryId::aclrtSetDevice, static_cast<uint64_t>(deviceId));
+Status aclrtSetDevice(int32_t device_id) {
+  DRYDOCK_RETURN_IF_ERROR(device::set_device(device_id));
+  record_call(EntryId::aclrtSetDevice, static_cast<uint64_t>(device_id));
   return Status::ok();
 }
 
-Status aclrtGetDevice(int32_t* deviceId) {
+Status aclrtGetDevice(int32_t* device_id) {
   constexpr std::string_view kEntry = "aclrtGetDevice";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "deviceId", deviceId));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "deviceId", device_id));
   DRYDOCK_RETURN_IF_ERROR(device::require_alive());
   int32_t number = device::current_device();
   // With a default device the vendor names it without making a context (contract C4).
@@ -98,22 +98,22 @@ Status aclrtGetDevice(int32_t* deviceId) {
     return Status::error(code::ACL_ERROR_RT_CONTEXT_NULL,
                          "aclrtGetDevice: this thread has no device yet: aclrtSetDevice comes first.");
   }
-  *deviceId = number;
+  *device_id = number;
   return Status::ok();
 }
 
-Status aclrtResetDevice(int32_t deviceId) {
-  DRYDOCK_RETURN_IF_ERROR(device::reset_device(deviceId, false));
-  record_call(EntryId::aclrtResetDevice, static_cast<uint64_t>(deviceId));
+Status aclrtResetDevice(int32_t device_id) {
+  DRYDOCK_RETURN_IF_ERROR(device::reset_device(device_id, false));
+  record_call(EntryId::aclrtResetDevice, static_cast<uint64_t>(device_id));
   return Status::ok();
 }
 
-Status aclrtCreateContext(void** context, int32_t deviceId) {
+Status aclrtCreateContext(void** context, int32_t device_id) {
   DRYDOCK_RETURN_IF_ERROR(require_argument("aclrtCreateContext", "context", context));
   device::Context* created = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(device::create_context(deviceId, created));
+  DRYDOCK_RETURN_IF_ERROR(device::create_context(device_id, created));
   *context = created;
-  record_call(EntryId::aclrtCreateContext, created->id, static_cast<uint64_t>(deviceId));
+  record_call(EntryId::aclrtCreateContext, created->id, static_cast<uint64_t>(device_id));
   return Status::ok();
 }
 
@@ -141,45 +141,45 @@ Status aclrtGetCurrentContext(void** context) {
   return Status::ok();
 }
 
-Status aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t* flags, int32_t* active) {
+Status aclrtGetPrimaryCtxState(int32_t device_id, uint32_t* flags, int32_t* active) {
   constexpr std::string_view kEntry = "aclrtGetPrimaryCtxState";
   DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "active", active));
   DRYDOCK_RETURN_IF_ERROR(device::require_alive());
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
   if (flags != nullptr) *flags = 0;  // torch_npu passes null (contract C8)
-  *active = device::primary_context(deviceId) != nullptr ? 1 : 0;
+  *active = device::primary_context(device_id) != nullptr ? 1 : 0;
   return Status::ok();
 }
 
 const char* aclrtGetSocName() { return device::profile().soc_name.c_str(); }
 
-Status aclrtGetRunMode(int32_t* runMode) {
-  DRYDOCK_RETURN_IF_ERROR(require_argument("aclrtGetRunMode", "runMode", runMode));
-  *runMode = kRunsOnHost;
+Status aclrtGetRunMode(int32_t* run_mode) {
+  DRYDOCK_RETURN_IF_ERROR(require_argument("aclrtGetRunMode", "runMode", run_mode));
+  *run_mode = kRunsOnHost;
   return Status::ok();
 }
 
-Status aclGetDeviceCapability(uint32_t deviceId, int32_t deviceInfo, int64_t* value) {
+Status aclGetDeviceCapability(uint32_t device_id, int32_t capability, int64_t* value) {
   constexpr std::string_view kEntry = "aclGetDeviceCapability";
   DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "value", value));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
   const device::Profile& profile = device::profile();
-  switch (deviceInfo) {
+  switch (capability) {
     case kCubeCores: *value = profile.cube_cores; return Status::ok();
     case kVectorCores: *value = profile.vector_cores; return Status::ok();
     case kL2Bytes: *value = static_cast<int64_t>(profile.l2_bytes); return Status::ok();
     default:
       return bad_argument(kEntry, fmt::format("there is no capability {}: 0 cube cores, 1 vector cores and 2 bytes of "
                                               "L2 cache can be asked.",
-                                              deviceInfo));
+                                              capability));
   }
 }
 
-Status aclrtGetDeviceInfo(uint32_t deviceId, int32_t attr, int64_t* value) {
+Status aclrtGetDeviceInfo(uint32_t device_id, int32_t attr, int64_t* value) {
   constexpr std::string_view kEntry = "aclrtGetDeviceInfo";
   DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "value", value));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
-  const int32_t physical = device::physical_device(static_cast<int32_t>(deviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
+  const int32_t physical = device::physical_device(static_cast<int32_t>(device_id));
   if (answer(device::profile(), physical, attr, *value)) return Status::ok();
   return Status::error(
       code::ACL_ERROR_RT_PARAM_INVALID,
@@ -189,12 +189,12 @@ Status aclrtGetDeviceInfo(uint32_t deviceId, int32_t attr, int64_t* value) {
                   kEntry, device::profile().name, attr));
 }
 
-Status aclrtDeviceGetUuid(int32_t deviceId, void* uuid) {
+Status aclrtDeviceGetUuid(int32_t device_id, void* uuid) {
   constexpr std::string_view kEntry = "aclrtDeviceGetUuid";
   DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "uuid", uuid));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
   Uuid value{{'D', 'R', 'Y', 'D', 'O', 'C', 'K'}};
-  value.bytes[sizeof(value.bytes) - 1] = static_cast<char>(device::physical_device(deviceId));
+  value.bytes[sizeof(value.bytes) - 1] = static_cast<char>(device::physical_device(device_id));
   std::memcpy(uuid, &value, sizeof(value));
   return Status::ok();
 }
@@ -205,88 +205,88 @@ Status aclrtDeviceGetBareTgid(int32_t* pid) {
   return Status::ok();
 }
 
-Status aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t* const logicDevId) {
+Status aclrtGetLogicDevIdByUserDevId(const int32_t user_device, int32_t* const logic_device) {
   constexpr std::string_view kEntry = "aclrtGetLogicDevIdByUserDevId";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "logicDevId", logicDevId));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, userDevid));
-  *logicDevId = device::physical_device(userDevid);
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "logicDevId", logic_device));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, user_device));
+  *logic_device = device::physical_device(user_device);
   return Status::ok();
 }
 
-Status aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {
+Status aclrtDeviceCanAccessPeer(int32_t* can_access, int32_t device_id, int32_t peer) {
   constexpr std::string_view kEntry = "aclrtDeviceCanAccessPeer";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "canAccessPeer", canAccessPeer));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, peerDeviceId));
-  *canAccessPeer = deviceId != peerDeviceId ? 1 : 0;  // every die reaches every other (contract M3)
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "canAccessPeer", can_access));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, peer));
+  *can_access = device_id != peer ? 1 : 0;  // every die reaches every other (contract M3)
   return Status::ok();
 }
 
-Status aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
+Status aclrtDeviceEnablePeerAccess(int32_t peer, uint32_t flags) {
   constexpr std::string_view kEntry = "aclrtDeviceEnablePeerAccess";
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, peerDeviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, peer));
   if (flags != 0) return bad_argument(kEntry, fmt::format("the flags are {}: only 0 is defined.", flags));
-  if (peerDeviceId == context->device) {
+  if (peer == context->device) {
     return Status::error(code::ACL_ERROR_RT_PARAM_INVALID,
-                         fmt::format("{}: device {} is no peer of itself.", kEntry, peerDeviceId));
+                         fmt::format("{}: device {} is no peer of itself.", kEntry, peer));
   }
-  if (!device::Device::find(context->device)->enable_peer(peerDeviceId)) {
-    return Status::error(code::ACL_ERROR_RT_PARAM_INVALID, fmt::format("{}: device {} has access to device {} already.",
-                                                                       kEntry, context->device, peerDeviceId));
+  if (!device::Device::find(context->device)->enable_peer(peer)) {
+    return Status::error(code::ACL_ERROR_RT_PARAM_INVALID,
+                         fmt::format("{}: device {} has access to device {} already.", kEntry, context->device, peer));
   }
   record_call(EntryId::aclrtDeviceEnablePeerAccess, static_cast<uint64_t>(context->device),
-              static_cast<uint64_t>(peerDeviceId));
+              static_cast<uint64_t>(peer));
   return Status::ok();
 }
 
-Status aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
+Status aclrtDeviceDisablePeerAccess(int32_t peer) {
   constexpr std::string_view kEntry = "aclrtDeviceDisablePeerAccess";
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, peerDeviceId));
-  if (!device::Device::find(context->device)->disable_peer(peerDeviceId)) {
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, peer));
+  if (!device::Device::find(context->device)->disable_peer(peer)) {
     return Status::error(
         code::ACL_ERROR_RT_PARAM_INVALID,
-        fmt::format("{}: device {} has no access to device {} that could end.", kEntry, context->device, peerDeviceId));
+        fmt::format("{}: device {} has no access to device {} that could end.", kEntry, context->device, peer));
   }
   record_call(EntryId::aclrtDeviceDisablePeerAccess, static_cast<uint64_t>(context->device),
-              static_cast<uint64_t>(peerDeviceId));
+              static_cast<uint64_t>(peer));
   return Status::ok();
 }
 
-Status aclrtGetDeviceResLimit(int32_t deviceId, int32_t type, uint32_t* value) {
+Status aclrtGetDeviceResLimit(int32_t device_id, int32_t type, uint32_t* value) {
   constexpr std::string_view kEntry = "aclrtGetDeviceResLimit";
   DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "value", value));
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
   DRYDOCK_RETURN_IF_ERROR(device::check_core_kind(kEntry, type));
   const auto kind = static_cast<device::CoreKind>(type);
-  const uint32_t limit = device::device_core_limit(deviceId, kind);
+  const uint32_t limit = device::device_core_limit(device_id, kind);
   *value = limit == 0 ? device::core_count(kind) : limit;
   return Status::ok();
 }
 
-Status aclrtSetDeviceResLimit(int32_t deviceId, int32_t type, uint32_t value) {
+Status aclrtSetDeviceResLimit(int32_t device_id, int32_t type, uint32_t value) {
   constexpr std::string_view kEntry = "aclrtSetDeviceResLimit";
   DRYDOCK_RETURN_IF_ERROR(device::require_alive());
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
   DRYDOCK_RETURN_IF_ERROR(device::check_core_kind(kEntry, type));
   const auto kind = static_cast<device::CoreKind>(type);
   DRYDOCK_RETURN_IF_ERROR(device::check_core_limit(kEntry, kind, value));
-  device::set_device_core_limit(deviceId, kind, value);
-  record_call(EntryId::aclrtSetDeviceResLimit, static_cast<uint64_t>(deviceId),
+  device::set_device_core_limit(device_id, kind, value);
+  record_call(EntryId::aclrtSetDeviceResLimit, static_cast<uint64_t>(device_id),
               uint64_t{static_cast<uint32_t>(type)} << 32 | value);
   return Status::ok();
 }
 
-Status aclrtResetDeviceResLimit(int32_t deviceId) {
+Status aclrtResetDeviceResLimit(int32_t device_id) {
   constexpr std::string_view kEntry = "aclrtResetDeviceResLimit";
   DRYDOCK_RETURN_IF_ERROR(device::require_alive());
-  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, deviceId));
-  device::set_device_core_limit(deviceId, device::CoreKind::kCube, 0);
-  device::set_device_core_limit(deviceId, device::CoreKind::kVector, 0);
-  record_call(EntryId::aclrtResetDeviceResLimit, static_cast<uint64_t>(deviceId));
+  DRYDOCK_RETURN_IF_ERROR(device::check_device(kEntry, device_id));
+  device::set_device_core_limit(device_id, device::CoreKind::kCube, 0);
+  device::set_device_core_limit(device_id, device::CoreKind::kVector, 0);
+  record_call(EntryId::aclrtResetDeviceResLimit, static_cast<uint64_t>(device_id));
   return Status::ok();
 }
 

@@ -60,9 +60,9 @@ Status allocate(std::string_view entry, void** pointer, uint64_t size_bytes) {
 
 }  // namespace
 
-Status aclrtMallocHost(void** hostPtr, size_t size) {
-  DRYDOCK_RETURN_IF_ERROR(require_argument("aclrtMallocHost", "hostPtr", hostPtr));
-  return allocate("aclrtMallocHost", hostPtr, size);
+Status aclrtMallocHost(void** pointer, size_t size) {
+  DRYDOCK_RETURN_IF_ERROR(require_argument("aclrtMallocHost", "hostPtr", pointer));
+  return allocate("aclrtMallocHost", pointer, size);
 }
 
 Status aclrtMallocHostWithCfg(void** ptr, uint64_t size, void* cfg) {
@@ -83,24 +83,24 @@ Status aclrtMallocHostWithCfg(void** ptr, uint64_t size, void* cfg) {
   return allocate(kEntry, ptr, size);
 }
 
-Status aclrtFreeHost(void* hostPtr) {
-  DRYDOCK_RETURN_IF_ERROR(require_argument("aclrtFreeHost", "hostPtr", hostPtr));
+Status aclrtFreeHost(void* pointer) {
+  DRYDOCK_RETURN_IF_ERROR(require_argument("aclrtFreeHost", "hostPtr", pointer));
   // Allowed after aclFinalize (contract E7), but not in a child, where the tables' locks may be held for ever.
   if (device::is_forked_child()) return device::require_alive();
-  return device::free_host("aclrtFreeHost", hostPtr);
+  return device::free_host("aclrtFreeHost", pointer);
 }
 
-Status aclrtHostRegister(void* ptr, uint64_t size, int32_t type, void** devPtr) {
+Status aclrtHostRegister(void* ptr, uint64_t size, int32_t type, void** pointer) {
   constexpr std::string_view kEntry = "aclrtHostRegister";
   DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "ptr", ptr));
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "devPtr", devPtr));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "devPtr", pointer));
   if (type != 0 && type != 4 && type != 8) {
     return bad_argument(kEntry, fmt::format("there is no type {}: 0 (mapped), 4 and 8 exist.", type));
   }
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
   DRYDOCK_RETURN_IF_ERROR(device::register_host(kEntry, ptr, size, context->device));
-  *devPtr = ptr;  // one address space
+  *pointer = ptr;  // one address space
   return Status::ok();
 }
 

@@ -83,25 +83,25 @@ Status allocate(std::string_view entry, void** pointer, uint64_t asked_bytes, ui
 
 }  // namespace
 
-Status aclrtMalloc(void** devPtr, size_t size, int32_t policy) {
-  return allocate("aclrtMalloc", devPtr, size, kReadPastEnd, policy);
+Status aclrtMalloc(void** pointer, size_t size, int32_t policy) {
+  return allocate("aclrtMalloc", pointer, size, kReadPastEnd, policy);
 }
 
-Status aclrtMallocAlign32(void** devPtr, size_t size, int32_t policy) {
-  return allocate("aclrtMallocAlign32", devPtr, size, 0, policy);
+Status aclrtMallocAlign32(void** pointer, size_t size, int32_t policy) {
+  return allocate("aclrtMallocAlign32", pointer, size, 0, policy);
 }
 
-Status aclrtFree(void* devPtr) {
+Status aclrtFree(void* pointer) {
   constexpr std::string_view kEntry = "aclrtFree";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "devPtr", devPtr));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "devPtr", pointer));
   DRYDOCK_RETURN_IF_ERROR(device::require_alive());
-  device::Device* const owner = device::Device::find(device::device_of(devPtr));
+  device::Device* const owner = device::Device::find(device::device_of(pointer));
   if (owner == nullptr) {
     return Status::error(code::ACL_ERROR_RT_PARAM_INVALID,
-                         fmt::format("{}: {} was never handed out by aclrtMalloc: it is {}", kEntry, fmt::ptr(devPtr),
-                                     device::describe_address(devPtr)));
+                         fmt::format("{}: {} was never handed out by aclrtMalloc: it is {}", kEntry, fmt::ptr(pointer),
+                                     device::describe_address(pointer)));
   }
-  return owner->heap().free(kEntry, reinterpret_cast<uint64_t>(devPtr));
+  return owner->heap().free(kEntry, reinterpret_cast<uint64_t>(pointer));
 }
 
 Status aclrtGetMemInfo(int32_t attr, size_t* free, size_t* total) {

@@ -107,27 +107,27 @@ Status find_handle(std::string_view entry, void* handle, device::PhysicalMemory*
 
 }  // namespace
 
-Status aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr, uint64_t flags) {
+Status aclrtReserveMemAddress(void** pointer, size_t size, size_t alignment, void* expected, uint64_t flags) {
   constexpr std::string_view kEntry = "aclrtReserveMemAddress";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "virPtr", virPtr));
+  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "virPtr", pointer));
   if (alignment != 0) return refuse(kEntry, fmt::format("the alignment is {}: only 0 is defined.", alignment));
-  if (expectPtr != nullptr) {
-    return refuse(kEntry, fmt::format("an address is expected ({}): only null is supported.", fmt::ptr(expectPtr)));
+  if (expected != nullptr) {
+    return refuse(kEntry, fmt::format("an address is expected ({}): only null is supported.", fmt::ptr(expected)));
   }
   if (flags > 1) return refuse(kEntry, fmt::format("the flags are {}: 0 and 1 (huge pages) are defined.", flags));
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
   uint64_t address = 0;
   DRYDOCK_RETURN_IF_ERROR(device::Device::find(context->device)->virtual_memory().reserve(kEntry, size, address));
-  *virPtr = reinterpret_cast<void*>(address);
+  *pointer = reinterpret_cast<void*>(address);
   return Status::ok();
 }
 
-Status aclrtReleaseMemAddress(void* virPtr) {
+Status aclrtReleaseMemAddress(void* address) {
   constexpr std::string_view kEntry = "aclrtReleaseMemAddress";
   device::Device* owner = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(owner_of(kEntry, virPtr, owner));
-  return owner->virtual_memory().release(kEntry, reinterpret_cast<uint64_t>(virPtr));
+  DRYDOCK_RETURN_IF_ERROR(owner_of(kEntry, address, owner));
+  return owner->virtual_memory().release(kEntry, reinterpret_cast<uint64_t>(address));
 }
 
 Status aclrtMallocPhysical(void** handle, size_t size, const void* prop, uint64_t flags) {
@@ -151,22 +151,22 @@ Status aclrtFreePhysical(void* handle) {
   return device::Device::find(memory->device)->virtual_memory().destroy_physical(kEntry, *memory);
 }
 
-Status aclrtMapMem(void* virPtr, size_t size, size_t offset, void* handle, uint64_t flags) {
+Status aclrtMapMem(void* address, size_t size, size_t offset, void* handle, uint64_t flags) {
   constexpr std::string_view kEntry = "aclrtMapMem";
   device::Device* owner = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(owner_of(kEntry, virPtr, owner));
+  DRYDOCK_RETURN_IF_ERROR(owner_of(kEntry, address, owner));
   device::PhysicalMemory* memory = nullptr;
   DRYDOCK_RETURN_IF_ERROR(find_handle(kEntry, handle, memory));
   if (offset != 0) return refuse(kEntry, fmt::format("the offset is {}: only 0 is supported.", offset));
   if (flags != 0) return refuse(kEntry, fmt::format("the flags are {}: only 0 is defined.", flags));
-  return owner->virtual_memory().map(kEntry, reinterpret_cast<uint64_t>(virPtr), size, *memory);
+  return owner->virtual_memory().map(kEntry, reinterpret_cast<uint64_t>(address), size, *memory);
 }
 
-Status aclrtUnmapMem(void* virPtr) {
+Status aclrtUnmapMem(void* address) {
   constexpr std::string_view kEntry = "aclrtUnmapMem";
   device::Device* owner = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(owner_of(kEntry, virPtr, owner));
-  return owner->virtual_memory().unmap(kEntry, reinterpret_cast<uint64_t>(virPtr));
+  DRYDOCK_RETURN_IF_ERROR(owner_of(kEntry, address, owner));
+  return owner->virtual_memory().unmap(kEntry, reinterpret_cast<uint64_t>(address));
 }
 
 Status aclrtMemGetAllocationGranularity(void* prop, int32_t option, size_t* granularity) {

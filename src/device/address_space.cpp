@@ -18,10 +18,12 @@ namespace {
 // Above what a sanitizer uses for its shadow, below where position-independent programs are loaded.
 constexpr uint64_t kFirstArena = uint64_t{17} << 40;
 #if defined(__SANITIZE_THREAD__)
-// The thread sanitizer ends a process that maps anything outside its own 1.5 TiB.
+// The thread sanitizer ends a process that maps anything outside its own 1.5 TiB, or asks for a fixed address there.
 constexpr uint64_t kAllArenas = uint64_t{2} << 40;
+constexpr bool kAddressesAreFixed = false;
 #else
 constexpr uint64_t kAllArenas = uint64_t{64} << 40;
+constexpr bool kAddressesAreFixed = true;
 #endif
 constexpr int32_t kDevicesAtFullSize = 8;
 constexpr uint64_t kLeastArena = uint64_t{256} << 30;
@@ -64,7 +66,7 @@ uint64_t as_number(const void* address) noexcept { return reinterpret_cast<uint6
 
 void* map_inaccessible(uint64_t wanted, uint64_t size) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  if (wanted != 0) {
+  if (kAddressesAreFixed && wanted != 0) {
     void* const range = mmap(reinterpret_cast<void*>(wanted), size, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
     if (range == reinterpret_cast<void*>(wanted)) return range;
     if (range != MAP_FAILED) munmap(range, size);  // a kernel that takes the address as a hint only

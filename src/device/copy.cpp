@@ -250,7 +250,7 @@ void move_device_bytes(uint64_t to, uint64_t from, uint64_t size_bytes) {
     if (to < from) {
       for (const auto& part : parts) move(part);
     } else {
-      for (auto part = parts.rbegin(); part != parts.rend(); ++part) move(*part);
+      std::for_each(parts.rbegin(), parts.rend(), move);
     }
   }
   values::copy_knowledge(to, from, size_bytes);

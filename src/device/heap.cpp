@@ -63,10 +63,9 @@ void FreedRanges::add(const FreedRange& range) {
 }
 
 const FreedRange* FreedRanges::find(uint64_t address) const {
-  for (auto range = ranges_.rbegin(); range != ranges_.rend(); ++range) {
-    if (address - range->begin < range->size_bytes) return &*range;
-  }
-  return nullptr;
+  const auto youngest = std::find_if(ranges_.rbegin(), ranges_.rend(),
+                                     [&](const FreedRange& range) { return address - range.begin < range.size_bytes; });
+  return youngest == ranges_.rend() ? nullptr : &*youngest;
 }
 
 Heap::Heap(int32_t device, AddressSpace& space, MemoryAccount& account)
@@ -127,11 +126,12 @@ Status Heap::free(std::string_view entry, uint64_t address) {
       values::forget(address, allocation.slot_bytes);
       addresses_.release(address, allocation.slot_bytes);
       freed_.add({address, allocation.size_bytes, allocation.line, line});
+      // Under the mutex: nobody may record the next allocation at this address before this record.
+      trace::driver_freed(trace::DriverMemory::kMalloc, device_, address, 0, allocation.charged_bytes, line);
     }
   }
   if (allocation.size_bytes == 0) return refuse_free(entry, address);
   account_.release(allocation.charged_bytes, allocation.line);
-  trace::driver_freed(trace::DriverMemory::kMalloc, device_, address, 0, allocation.charged_bytes, line);
   return Status::ok();
 }
 

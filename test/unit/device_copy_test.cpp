@@ -325,12 +325,12 @@ TEST_F(CopyTest, CopiesAndFreesFromManyThreadsNeverCrash) {
   std::atomic<char*> shared{allocate(4 * kMib)};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
-    threads.emplace_back([&] {
+    threads.emplace_back([&, t] {
       ASSERT_TRUE(entries::aclrtSetDevice(0).is_ok());
       std::vector<uint8_t> bytes(100'000);
       while (!stop) {
         // The memory may be gone: then the copy says so.
-        char* const address = shared;
+        char* const address = shared + static_cast<size_t>(t) * kMib;
         (void)entries::aclrtMemcpy(address, bytes.size(), bytes.data(), bytes.size(), kHostToDevice);
         (void)entries::aclrtMemcpy(bytes.data(), bytes.size(), address, bytes.size(), kDeviceToHost);
       }
