@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/generated/error_codes.h"
+#include "device/address_space.h"
 #include "device/heap.h"
 #include "ops/kernel_call.h"
 #include "ops/value_rules.h"
@@ -236,6 +237,7 @@ Status settle_assumed(Executor& executor, const Survey& found, bool shape_assume
 }  // namespace
 
 Status execute(Executor& executor, trace::Outcome& outcome) {
+  const device::MemoryInUse in_use;  // from the check of the ranges to the last touch, nothing is given back
   Survey found;
   DRYDOCK_RETURN_IF_ERROR(survey(executor, found));
   const OperatorRow& row = executor.row();
