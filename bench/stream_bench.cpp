@@ -57,7 +57,7 @@ void stream_submit(benchmark::State& state) {
                                  })
                                  .is_ok());
   });
-  if (ran != state.iterations()) state.SkipWithError("work was not run");
+  if (ran != static_cast<uint64_t>(state.iterations())) state.SkipWithError("work was not run");
   static_cast<void>(entries::aclrtDestroyStream(handle));
 }
 BENCHMARK(stream_submit);

@@ -1,9 +1,13 @@
 #include <cstring>
-#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "abi/door_guard.h"
 #include "abi/generated/entries.h"
+#include "abi/generated/entry_rows.h"
 #include "base/generated/error_codes.h"
 #include "ops/executor.h"
 #include "ops/objects.h"
@@ -14,6 +18,7 @@
 namespace drydock::entries {
 namespace {
 
+using abi::EntryId;
 using ops::objects;
 
 // Keeps every size and offset far from overflow: the largest device is 2^40 bytes of address space.
@@ -60,6 +65,45 @@ bool fill_tensor(ops::Tensor& tensor, const int64_t* view_dims, uint64_t view_di
   return true;
 }
 
+// A constructor has no error code: the sentence and the record are all that tells why it answered null.
+void* answer_null(EntryId entry, std::string_view why) {
+  static_cast<void>(abi::report_failure(entry, Status::error(code::ACLNN_ERR_PARAM_INVALID, std::string(why))));
+  return nullptr;
+}
+
+// More elements than an array can hold here: a wrong size, which would wrap.
+constexpr uint64_t kMostArrayElements = uint64_t{1} << 32;
+
+template <class Array, class Pool, class T>
+void* create_array(EntryId entry, Pool& pool, const T* values, uint64_t size) {
+  if (size > kMostArrayElements) return answer_null(entry, fmt::format("an array of {} elements is too long.", size));
+  if (values == nullptr && size > 0) {
+    return answer_null(entry, fmt::format("the values of an array of {} elements are null.", size));
+  }
+  if (void* array = pool.create(Array{{values, values + size}})) return array;
+  return answer_null(entry, "too many arrays are alive.");
+}
+
+// `List` is a list of `element_pool`'s objects; null elements are legal (contract H8).
+template <class List, class Pool, class ElementPool, class Elements>
+void* create_list(EntryId entry, Pool& pool, const ElementPool& element_pool, Elements elements,
+                  const void* const* values, uint64_t size) {
+  if (size > kMostArrayElements) return answer_null(entry, fmt::format("a list of {} elements is too long.", size));
+  if (values == nullptr && size > 0) {
+    return answer_null(entry, fmt::format("the elements of a list of {} are null.", size));
+  }
+  List list;
+  for (uint64_t index = 0; index < size; ++index) {
+    auto* element = element_pool.find(values[index]);
+    if (values[index] != nullptr && element == nullptr) {
+      return answer_null(entry, fmt::format("element {} of the list is not a live object of its kind.", index));
+    }
+    (list.*elements).push_back(element);
+  }
+  if (void* handle = pool.create(std::move(list))) return handle;
+  return answer_null(entry, "too many lists are alive.");
+}
+
 template <class Pool>
 Status destroy(Pool& pool, const void* handle, const char* what) {
   if (handle == nullptr || pool.destroy(handle)) return Status::ok();  // destroying null is success (contract H8)
@@ -104,11 +148,15 @@ void* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, int32_t dat
                       int64_t offset, int32_t format, const int64_t* storageDims, uint64_t storageDimsNum,
                       void* tensorData) {
   ops::Tensor* tensor = objects().tensors.create();
-  if (tensor == nullptr) return nullptr;
+  if (tensor == nullptr) return answer_null(EntryId::aclCreateTensor, "too many tensors are alive.");
   if (!fill_tensor(*tensor, viewDims, viewDimsNum, dataType, stride, offset, format, storageDims, storageDimsNum,
                    tensorData)) {
     objects().tensors.destroy(tensor);
-    return nullptr;
+    return answer_null(
+        EntryId::aclCreateTensor,
+        fmt::format("a tensor of rank {}, data type {} and offset {}: a size, stride or offset is negative "
+                    "or too large, the rank is over {}, the type unknown, or the sizes are null.",
+                    viewDimsNum, dataType, offset, ops::kMaxRank));
   }
   return tensor;
 }
@@ -116,51 +164,37 @@ void* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, int32_t dat
 void* aclCreateScalar(void* value, int32_t dataType) {
   const auto dtype = static_cast<DataType>(dataType);
   const int64_t bytes = bytes_of(dtype, 1);
-  if (value == nullptr || bytes == 0) return nullptr;
+  if (value == nullptr || bytes == 0) {
+    return answer_null(EntryId::aclCreateScalar,
+                       fmt::format("the value is null, or data type {} has no size.", dataType));
+  }
   ops::Scalar* scalar = objects().scalars.create();
-  if (scalar == nullptr) return nullptr;
+  if (scalar == nullptr) return answer_null(EntryId::aclCreateScalar, "too many scalars are alive.");
   scalar->dtype = dtype;
   std::memcpy(scalar->bytes.data(), value, static_cast<size_t>(bytes));
   return scalar;
 }
 
 void* aclCreateIntArray(const int64_t* value, uint64_t size) {
-  if (value == nullptr && size > 0) return nullptr;
-  return objects().int_arrays.create(ops::IntArray{{value, value + size}});
+  return create_array<ops::IntArray>(EntryId::aclCreateIntArray, objects().int_arrays, value, size);
 }
 
 void* aclCreateFloatArray(const float* value, uint64_t size) {
-  if (value == nullptr && size > 0) return nullptr;
-  return objects().float_arrays.create(ops::FloatArray{{value, value + size}});
+  return create_array<ops::FloatArray>(EntryId::aclCreateFloatArray, objects().float_arrays, value, size);
 }
 
 void* aclCreateBoolArray(const bool* value, uint64_t size) {
-  if (value == nullptr && size > 0) return nullptr;
-  return objects().bool_arrays.create(ops::BoolArray{{value, value + size}});
+  return create_array<ops::BoolArray>(EntryId::aclCreateBoolArray, objects().bool_arrays, value, size);
 }
 
 void* aclCreateTensorList(const void* const* value, uint64_t size) {
-  if (value == nullptr && size > 0) return nullptr;
-  ops::TensorList list;
-  list.tensors.reserve(size);
-  for (uint64_t index = 0; index < size; ++index) {
-    ops::Tensor* tensor = objects().tensors.find(value[index]);
-    if (value[index] != nullptr && tensor == nullptr) return nullptr;  // null elements are legal (contract H8)
-    list.tensors.push_back(tensor);
-  }
-  return objects().tensor_lists.create(std::move(list));
+  return create_list<ops::TensorList>(EntryId::aclCreateTensorList, objects().tensor_lists, objects().tensors,
+                                      &ops::TensorList::tensors, value, size);
 }
 
 void* aclCreateScalarList(const void* const* value, uint64_t size) {
-  if (value == nullptr && size > 0) return nullptr;
-  ops::ScalarList list;
-  list.scalars.reserve(size);
-  for (uint64_t index = 0; index < size; ++index) {
-    ops::Scalar* scalar = objects().scalars.find(value[index]);
-    if (value[index] != nullptr && scalar == nullptr) return nullptr;
-    list.scalars.push_back(scalar);
-  }
-  return objects().scalar_lists.create(std::move(list));
+  return create_list<ops::ScalarList>(EntryId::aclCreateScalarList, objects().scalar_lists, objects().scalars,
+                                      &ops::ScalarList::scalars, value, size);
 }
 
 Status aclDestroyTensor(const void* tensor) { return destroy(objects().tensors, tensor, "aclTensor"); }

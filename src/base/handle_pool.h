@@ -36,6 +36,7 @@ class HandlePool {
     Slot* slot = take();
     if (slot == nullptr) return nullptr;
     T* object = new (slot->storage) T(std::forward<Args>(args)...);
+    slot->generation.fetch_add(1, std::memory_order_relaxed);
     slot->live.store(true, std::memory_order_release);
     return object;
   }
@@ -59,6 +60,14 @@ class HandlePool {
     return true;
   }
 
+  /// Number of objects that have lived in the slot of the live `handle`, 0 if it is not live: tells a handle that was
+  /// destroyed and given out again from the one that was seen before.
+  uint64_t generation(const void* handle) const noexcept {
+    Slot* slot = slot_of(handle);
+    if (slot == nullptr || !slot->live.load(std::memory_order_acquire)) return 0;
+    return slot->generation.load(std::memory_order_relaxed);
+  }
+
   /// True if `handle` was once live and is no longer (its slot may not have been used again).
   bool was_destroyed(const void* handle) const noexcept {
     Slot* slot = slot_of(handle);
@@ -74,6 +83,7 @@ class HandlePool {
   struct alignas(64) Slot {
     alignas(T) unsigned char storage[sizeof(T)];
     Slot* next_free;
+    std::atomic<uint64_t> generation;
     std::atomic<bool> live;
   };
 

@@ -1,8 +1,9 @@
 #include "ledger/build.h"
 
 #include <algorithm>
-#include <csignal>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <sstream>
 #include <unistd.h>
@@ -81,7 +82,9 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
       break;
     case Kind::kAssumed: account.assumed(record.assumption, record.size_bytes, record.line); break;
     case Kind::kEntry: account.entry_called(record.entry); break;
-    case Kind::kFailed: account.failed(record.entry, record.code, reader.string(record.text), record.line); break;
+    case Kind::kFailed:
+      account.failed(reader.records(), record.entry, record.code, reader.string(record.text), record.line);
+      break;
     case Kind::kStep: account.step_ended(reader.records(), record.time_ns); break;
     case Kind::kHostFallback: account.host_fallback(reader.string(record.text), record.line); break;
     case Kind::kPythonException:
@@ -96,13 +99,23 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
   }
 }
 
-std::vector<fs::path> traces_of(const fs::path& run_folder) {
+// `failure` stays empty if the folder could be read to its end.
+std::vector<fs::path> traces_of(const fs::path& run_folder, std::string& failure) {
   std::vector<fs::path> paths;
+  const fs::path folder = run_folder / "traces";
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / "traces", error))
-    if (entry.path().extension() == ".ddtrace") paths.push_back(entry.path());
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (entry->path().extension() == ".ddtrace") paths.push_back(entry->path());
+  if (error) failure = fmt::format("The folder {} can't be read: {}.", folder.string(), error.message());
   std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+// 11 of "3.11.2"; 0 if there is no such text.
+int minor_of(std::string_view python_version) {
+  const size_t dot = python_version.find('.');
+  return dot == std::string_view::npos ? 0 : std::atoi(std::string(python_version.substr(dot + 1)).c_str());
 }
 
 // Replaces the ledger only by a whole one.
@@ -139,7 +152,9 @@ Status read_trace(const fs::path& trace, ProcessAccount& account) {
   account.lost = info.lost_records;
   account.closed = info.closed;
   // Of this machine, and shortly before: good enough to tell a run that goes on from one that was killed.
-  account.is_running = !info.closed && info.pid > 0 && kill(info.pid, 0) == 0;
+  account.is_running = !info.closed && is_alive(info.pid);
+  account.truncated = reader->is_truncated();
+  account.python_minor = minor_of(info.python_version);
   if (reader->is_truncated()) account.problems.push_back(reader->truncation());
   const bool lines_failed = info.python_state == trace::PythonState::kUnknownVersion ||
                             info.python_state == trace::PythonState::kLayoutMismatch;
@@ -150,16 +165,21 @@ Status read_trace(const fs::path& trace, ProcessAccount& account) {
   return Status::ok();
 }
 
-Status build_ledger(const fs::path& run_folder, EntryLookup entry_of, fs::path& ledger) {
+Status build_ledger(const fs::path& run_folder, EntryLookup entry_of, BuiltLedger& ledger) {
   std::vector<ProcessAccount> processes;
   std::vector<std::string> problems;
-  for (const fs::path& path : traces_of(run_folder)) {
+  UnreadTraces unread;
+  for (const fs::path& path : traces_of(run_folder, unread.folder_failure)) {
     ProcessAccount account;
-    if (Status status = read_trace(path, account); status.is_ok())
+    if (Status status = read_trace(path, account); status.is_ok()) {
       processes.push_back(std::move(account));
-    else
+    } else {
+      ++unread.count;
       problems.push_back(status.message());
+    }
   }
+  if (!unread.folder_failure.empty()) problems.insert(problems.begin(), unread.folder_failure);
+  if (!problems.empty()) unread.first_reason = problems.front();
   std::stable_sort(processes.begin(), processes.end(),
                    [](const ProcessAccount& a, const ProcessAccount& b) { return a.start_wall_ns < b.start_wall_ns; });
   RunInfo run;
@@ -178,22 +198,30 @@ Status build_ledger(const fs::path& run_folder, EntryLookup entry_of, fs::path& 
     if (!first.values.empty()) run.values = first.values;
   }
 
-  const Verdict verdict = judge(run, processes);
+  const Verdict verdict = judge(run, processes, unread, entry_of);
   const LedgerSources sources{run, processes, problems, verdict, entry_of};
-  std::string failures;
-  std::error_code error;
-  const fs::path elsewhere = fs::temp_directory_path(error) / fmt::format("drydock-{}-{}", getuid(), getpid());
-  for (const fs::path& folder : {run_folder, elsewhere}) {
-    try {
-      if (folder == elsewhere) fs::create_directories(folder);
-      ledger = folder / kLedgerFile;
-      write_whole(ledger, sources);
-      return Status::ok();
-    } catch (const std::exception& failure) {
-      failures += fmt::format("{}{}", failures.empty() ? "" : "; ", failure.what());
-    }
+  ledger = {.path = run_folder / kLedgerFile, .not_kept = {}};
+  try {
+    write_whole(ledger.path, sources);
+    return Status::ok();
+  } catch (const std::exception& failure) {
+    ledger.not_kept = failure.what();
   }
-  return Status::error(kUnwritable, fmt::format("No ledger could be written: {}", failures));
+  std::error_code error;
+  std::string elsewhere = (fs::temp_directory_path(error) / "drydock-ledger-XXXXXX").string();
+  const bool is_made = mkdtemp(elsewhere.data()) != nullptr;
+  std::string failures = is_made ? "" : fmt::format("{}: {}", elsewhere, std::strerror(errno));
+  try {
+    ledger.path = fs::path(elsewhere) / kLedgerFile;
+    if (is_made) {
+      write_whole(ledger.path, sources);
+      return Status::ok();
+    }
+  } catch (const std::exception& failure) {
+    failures = failure.what();
+    fs::remove_all(elsewhere, error);
+  }
+  return Status::error(kUnwritable, fmt::format("No ledger could be written: {}; {}", ledger.not_kept, failures));
 }
 
 Status open_run(const fs::path& run, bool rebuild, EntryLookup entry_of, Report& report) {
@@ -206,9 +234,22 @@ Status open_run(const fs::path& run, bool rebuild, EntryLookup entry_of, Report&
     if (!rebuild) return load_report(folder, report);
     folder = folder.parent_path();
   }
-  fs::path ledger = folder / kLedgerFile;
-  if (rebuild || !fs::exists(ledger, error)) DRYDOCK_RETURN_IF_ERROR(build_ledger(folder, entry_of, ledger));
-  return load_report(ledger, report);
+  BuiltLedger ledger{.path = folder / kLedgerFile, .not_kept = {}};
+  if (!rebuild && fs::exists(ledger.path, error)) {
+    DRYDOCK_RETURN_IF_ERROR(load_report(ledger.path, report));
+    if (!report.verdict.is_running) return Status::ok();
+    report = Report();  // of a run that went on: it may have ended since
+  }
+  DRYDOCK_RETURN_IF_ERROR(build_ledger(folder, entry_of, ledger));
+  Status status = load_report(ledger.path, report);
+  if (!ledger.not_kept.empty()) {
+    fs::remove_all(ledger.path.parent_path(), error);
+    report.ledger.clear();
+    report.problems.push_back(fmt::format("No ledger could be kept in {}: {}. It is made again from the traces "
+                                          "whenever it is asked for.",
+                                          folder.string(), ledger.not_kept));
+  }
+  return status;
 }
 
 }  // namespace drydock::ledger

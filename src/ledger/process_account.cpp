@@ -39,8 +39,10 @@ void ProcessAccount::assumed(trace::Assumption kind, uint64_t size_bytes, trace:
 
 void ProcessAccount::entry_called(uint32_t entry) { ++entries_[entry]; }
 
-void ProcessAccount::failed(uint32_t entry, int32_t code, std::string_view message, trace::LineId line) {
-  ++errors_[{entry, code, line, std::string(message)}];
+void ProcessAccount::failed(uint64_t record, uint32_t entry, int32_t code, std::string_view message,
+                            trace::LineId line) {
+  ErrorTally& tally = errors_[{entry, code, line, std::string(message)}];
+  if (tally.count++ == 0) tally.first_record = record;
 }
 
 void ProcessAccount::out_of_memory(int32_t device, OutOfMemory event) {

@@ -85,6 +85,19 @@ struct AssumptionKey {
   auto operator<=>(const AssumptionKey&) const = default;
 };
 
+struct ErrorTally {
+  uint64_t count = 0;
+  uint64_t first_record = 0;
+};
+
+/// What a trace's entry numbers mean (trace::failed, trace::entry_called).
+struct EntryMeaning {
+  std::string name;  ///< "aclrtMalloc", "aclnnAdd"
+  bool is_operator = false;
+  bool is_refused = false;  ///< of class refused: always answers with an error
+};
+using EntryLookup = EntryMeaning (*)(uint32_t entry);
+
 /// Everything one process did, from its trace. Ids of lines and calls are those of the trace.
 /// Feed the records in order, then call `finish`. Not thread-safe.
 class ProcessAccount {
@@ -101,6 +114,8 @@ class ProcessAccount {
   uint64_t lost = 0;                  ///< records that the writer could not write
   bool closed = false;                ///< the process ended in order
   bool is_running = false;            ///< it has not ended: the account is of its beginning
+  bool truncated = false;             ///< records are missing at the end, or damaged there
+  int python_minor = 0;               ///< 11 for Python 3.11; 0 if unknown
   std::vector<std::string> problems;  ///< sentences
 
   // Definitions.
@@ -111,7 +126,7 @@ class ProcessAccount {
   void copied(trace::CopyKind kind, int32_t device, uint64_t size_bytes, bool async, trace::LineId line);
   void assumed(trace::Assumption kind, uint64_t size_bytes, trace::LineId line);
   void entry_called(uint32_t entry);
-  void failed(uint32_t entry, int32_t code, std::string_view message, trace::LineId line);
+  void failed(uint64_t record, uint32_t entry, int32_t code, std::string_view message, trace::LineId line);
   void out_of_memory(int32_t device, OutOfMemory event);
   void step_ended(uint64_t record, uint64_t time_ns);
   void host_fallback(std::string_view name, trace::LineId line);
@@ -125,7 +140,7 @@ class ProcessAccount {
   const std::vector<StepEnd>& steps() const { return steps_; }
   const std::vector<Launches>& launches() const { return launches_; }
   const std::map<CopyKey, Tally>& copies() const { return copies_; }
-  const std::map<ErrorKey, uint64_t>& errors() const { return errors_; }
+  const std::map<ErrorKey, ErrorTally>& errors() const { return errors_; }
   const std::map<AssumptionKey, Tally>& assumptions() const { return assumptions_; }
   const std::map<uint32_t, uint64_t>& entries() const { return entries_; }
   const std::map<std::tuple<std::string, trace::LineId>, uint64_t>& host_fallbacks() const { return host_fallbacks_; }
@@ -139,7 +154,7 @@ class ProcessAccount {
   std::vector<Launches> launches_;
   std::vector<StepEnd> steps_;
   std::map<CopyKey, Tally> copies_;
-  std::map<ErrorKey, uint64_t> errors_;
+  std::map<ErrorKey, ErrorTally> errors_;
   std::map<AssumptionKey, Tally> assumptions_;
   std::map<uint32_t, uint64_t> entries_;
   std::map<std::tuple<std::string, trace::LineId>, uint64_t> host_fallbacks_;

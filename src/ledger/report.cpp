@@ -71,6 +71,9 @@ void load_verdict(Database& database, Verdict& verdict) {
     if (key == "kind") verdict.kind = verdict_kind_of(rows.text(1));
     if (key == "class") verdict.memory_class = memory_class_of(rows.text(1));
     if (key == "is_running") verdict.is_running = rows.integer(1) != 0;
+    if (key == "device_unknown") verdict.device_unknown = rows.text(1);
+    if (key == "unreadable_traces") verdict.unreadable_traces = rows.unsigned_integer(1);
+    if (key == "truncated_traces") verdict.truncated_traces = rows.unsigned_integer(1);
     if (key == "process") verdict.process = static_cast<int>(rows.integer(1));
     if (key == "device") verdict.device = static_cast<int32_t>(rows.integer(1));
     if (key == "step") verdict.step = static_cast<uint32_t>(rows.integer(1));

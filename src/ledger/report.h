@@ -42,7 +42,7 @@ struct ErrorRow {
 };
 
 struct Report {
-  std::filesystem::path ledger;
+  std::filesystem::path ledger;  ///< empty if none could be kept: a sentence in `problems` says why
   RunInfo run;
   uint64_t processes = 0;
   uint64_t steps = 0;  ///< of the process with the most

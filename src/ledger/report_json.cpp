@@ -107,9 +107,13 @@ std::string report_json(const Report& report) {
   for (const ErrorRow& row : report.errors)
     json["errors"].push_back(
         {{"entry", row.entry}, {"code", row.code}, {"message", row.message}, {"line", row.line}, {"count", row.count}});
-  json["trace"] = {{"records", report.records}, {"bytes", report.bytes}, {"lost", report.lost}};
+  json["trace"] = {{"records", report.records},
+                   {"bytes", report.bytes},
+                   {"lost", report.lost},
+                   {"truncated", report.verdict.truncated_traces},
+                   {"unreadable", report.verdict.unreadable_traces}};
   json["problems"] = report.problems;
-  json["ledger"] = report.ledger.string();
+  json["ledger"] = or_null(report.ledger.string());
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -24,6 +24,7 @@ Status write_run_info(const std::filesystem::path& run_folder, const RunInfo& in
   json["working_directory"] = info.working_directory;
   json["started"] = info.started;
   json["exit_code"] = info.exit_code ? Json(*info.exit_code) : Json(nullptr);
+  json["launcher_pid"] = info.launcher_pid;
   json["wall_s"] = info.wall_s;
   json["profile"] = info.profile;
   json["devices"] = info.devices;
@@ -63,6 +64,7 @@ Status read_run_info(const std::filesystem::path& run_folder, RunInfo& info) {
     info.started = json.value("started", "");
     info.exit_code.reset();
     if (json.contains("exit_code") && json["exit_code"].is_number_integer()) info.exit_code = json["exit_code"];
+    info.launcher_pid = json.value("launcher_pid", int64_t{0});
     info.wall_s = json.value("wall_s", 0.0);
     info.profile = json.value("profile", "");
     info.devices = json.value("devices", 1);

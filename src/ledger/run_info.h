@@ -17,6 +17,7 @@ struct RunInfo {
   std::string working_directory;
   std::string started;               ///< ISO 8601, UTC
   std::optional<int32_t> exit_code;  ///< as a shell reports it: 128 + signal; none while running, or if nobody waited
+  int64_t launcher_pid = 0;          ///< of `drydock run`, which writes the exit code; 0 if nobody waits for the run
   double wall_s = 0;
   std::string profile;  ///< "ascend910c", or a path
   std::string values = "auto";

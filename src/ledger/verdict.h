@@ -51,6 +51,11 @@ struct Verdict {
 
   bool is_running = false;  ///< nobody waited for the run, and it has not ended: kRan means so far
 
+  /// What can't be said about the device, and why: a sentence, which `evidence` has too. Empty if all traces were read.
+  std::string device_unknown;
+  uint64_t unreadable_traces = 0;
+  uint64_t truncated_traces = 0;  ///< read, but records are missing at the end
+
   /// Index of the process that decided, or -1.
   int process = -1;
   int32_t device = -1;
@@ -69,8 +74,19 @@ struct Verdict {
   std::vector<HolderLine> holders;  ///< largest first
 };
 
-/// The accounts must be finished.
-Verdict judge(const RunInfo& run, const std::vector<ProcessAccount>& processes);
+/// The traces that are known of but could not be read.
+struct UnreadTraces {
+  uint64_t count = 0;           ///< files
+  std::string folder_failure;   ///< why the folder of traces can't be read; empty if it can
+  std::string first_reason;     ///< a sentence with the file and what is wrong
+};
+
+/// The accounts must be finished. Entry numbers are named by `entry_of`.
+Verdict judge(const RunInfo& run, const std::vector<ProcessAccount>& processes, const UnreadTraces& unread,
+              EntryLookup entry_of);
+
+/// True if the process exists and has not ended, be it waited for or not.
+bool is_alive(int64_t process_id);
 
 /// "train.py:42": relative to the run's working directory where the file lies below it; "unknown line" for none.
 std::string line_text(const SourceLine& line, std::string_view working_directory);

@@ -168,11 +168,12 @@ class Writer {
     for (const auto& [key, tally] : process.assumptions())
       assumption.run(index, trace::name_of(key.kind), line(key.line), tally.count, tally.bytes);
     Statement error = database_.prepare("INSERT INTO errors VALUES(?, ?, ?, ?, ?, ?)");
-    for (const auto& [key, count] : process.errors()) {
+    for (const auto& [key, tally] : process.errors()) {
       const EntryMeaning entry = sources_.entry_of(key.entry);
-      error.run(index, std::string_view(entry.name), key.code, std::string_view(key.message), line(key.line), count);
+      error.run(index, std::string_view(entry.name), key.code, std::string_view(key.message), line(key.line),
+                tally.count);
       if (entry.is_refused || (entry.is_operator && key.code == code::ACLNN_ERR_PARAM_INVALID))
-        refusals_[{entry.name, key.message, line(key.line)}] += count;
+        refusals_[{entry.name, key.message, line(key.line)}] += tally.count;
     }
     Statement entry = database_.prepare("INSERT INTO entries VALUES(?, ?, ?)");
     for (const auto& [key, count] : process.entries())
@@ -233,6 +234,9 @@ class Writer {
     put.run("kind", ledger::name_of(verdict.kind));
     put.run("class", ledger::name_of(verdict.memory_class));
     put.run("is_running", verdict.is_running);
+    put.run("device_unknown", std::string_view(verdict.device_unknown));
+    put.run("unreadable_traces", verdict.unreadable_traces);
+    put.run("truncated_traces", verdict.truncated_traces);
     put.run("process", verdict.process);
     put.run("device", verdict.device);
     put.run("step", verdict.step);

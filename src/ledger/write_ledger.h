@@ -11,14 +11,6 @@
 
 namespace drydock::ledger {
 
-/// What a trace's entry numbers mean (trace::failed, trace::entry_called).
-struct EntryMeaning {
-  std::string name;  ///< "aclrtMalloc", "aclnnAdd"
-  bool is_operator = false;
-  bool is_refused = false;  ///< of class refused: always answers with an error
-};
-using EntryLookup = EntryMeaning (*)(uint32_t entry);
-
 struct LedgerSources {
   const RunInfo& run;
   const std::vector<ProcessAccount>& processes;

@@ -58,6 +58,7 @@ Status DeferredCall::run() {
     output.client->strides = output.copy->strides;
   }
   trace::operator_launched(stream_.device(), stream_.id(), executor_.call(), executor_.line(), outcome);
+  if (!status.is_ok()) record_fault(executor_, status);
   return status;
 }
 

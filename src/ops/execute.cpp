@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "device/heap.h"
 #include "ops/kernel_call.h"
 #include "ops/value_rules.h"
+#include "values/element.h"
 #include "values/extents.h"
 #include "values/policy.h"
 #include "values/view.h"
@@ -22,11 +24,16 @@ using values::Knowledge;
 
 // A shape that depends on ghosts is not worth writing this much made-up memory for.
 constexpr uint64_t kMostAssumedBytes = uint64_t{64} << 20;
+// Elements that an operator may walk in `auto`: a small result of a huge operand is not worth seconds. Operands with
+// ghosts are all alike, so their results are made up without the walk much earlier.
+constexpr int64_t kMostKnownElements = int64_t{1} << 27;
+constexpr int64_t kMostGhostElements = int64_t{1} << 20;
 
 // What the decision needs to know of a call's tensors.
 struct Survey {
   Knowledge inputs = Knowledge::kKnown;
   uint64_t output_bytes = 0;
+  int64_t largest_input = 0;  ///< elements, broadcast ones counted
   bool any_integral_output = false;
   bool any_floating_output = false;
 };
@@ -73,6 +80,7 @@ Status survey(Executor& executor, Survey& survey) {
     if (is_input(spec) && survey.inputs != Knowledge::kGhost) {
       survey.inputs = std::min(survey.inputs, knowledge_of(tensor));
     }
+    if (is_input(spec)) survey.largest_input = std::max(survey.largest_input, tensor.numel());
     if (is_output(spec)) {
       survey.output_bytes += static_cast<uint64_t>(bytes_of(tensor.dtype, tensor.numel()));
       (is_integral(tensor.dtype) ? survey.any_integral_output : survey.any_floating_output) = true;
@@ -81,37 +89,22 @@ Status survey(Executor& executor, Survey& survey) {
   });
 }
 
-// What a ghost operand reads as while integers and booleans are made up: one element with strides of zero.
-struct StandInValues {
-  alignas(16) std::array<unsigned char, 16> zero{};
-  alignas(16) std::array<unsigned char, 16> one_fp32{};
-  alignas(16) std::array<unsigned char, 16> one_fp64{};
-  alignas(16) std::array<unsigned char, 16> one_fp16{};
-  alignas(16) std::array<unsigned char, 16> one_bf16{};
-  alignas(16) std::array<unsigned char, 16> one_integer{};
-
-  StandInValues() {
-    const auto put = [](std::array<unsigned char, 16>& bytes, auto value) {
-      std::memcpy(bytes.data(), &value, sizeof value);
-    };
-    put(one_fp32, 1.0F);
-    put(one_fp64, 1.0);
-    put(one_fp16, uint16_t{0x3C00});
-    put(one_bf16, uint16_t{0x3F80});
-    put(one_integer, uint8_t{1});
+// One element for each ghost operand of a call, read with strides of zero.
+class StandIns {
+ public:
+  void clear() { used_ = 0; }
+  /// An element of `dtype`; the last one is shared where a call has more ghost operands than places.
+  char* place(DataType dtype, double value) {
+    auto& element = elements_[std::min(used_++, elements_.size() - 1)];
+    element.fill(0);
+    values::put_element(element.data(), dtype, value);
+    return reinterpret_cast<char*>(element.data());
   }
 
-  const unsigned char* of(DataType dtype, bool shape_decides) const {
-    switch (dtype) {
-      case DataType::kFloat: return one_fp32.data();
-      case DataType::kDouble: return one_fp64.data();
-      case DataType::kFloat16: return one_fp16.data();
-      case DataType::kBFloat16: return one_bf16.data();
-      // A ghost mask selects everything: the largest shape, and never an empty one.
-      case DataType::kBool: return shape_decides ? one_integer.data() : zero.data();
-      default: return zero.data();
-    }
-  }
+ private:
+  struct alignas(16) Element : std::array<unsigned char, 16> {};
+  std::array<Element, 256> elements_;
+  size_t used_ = 0;
 };
 
 TensorView real_view(const Tensor& tensor) {
@@ -124,17 +117,25 @@ TensorView real_view(const Tensor& tensor) {
   return view;
 }
 
-TensorView operand_view(const Tensor* tensor, bool allow_stand_in, bool shape_decides) {
+double reading_of(const Tensor& ghost) {
+  const values::GhostReading reading = values::ghost_reading(reinterpret_cast<uint64_t>(ghost.data()));
+  return reading.dtype == ghost.dtype ? reading.value : values::default_reading(ghost.dtype);
+}
+
+TensorView operand_view(const Tensor* tensor, bool allow_stand_in, bool shape_decides, StandIns& stand_ins) {
   if (tensor == nullptr) return {};
   TensorView view = real_view(*tensor);
   if (!allow_stand_in || tensor->numel() == 0 || knowledge_of(*tensor) != Knowledge::kGhost) return view;
-  static const StandInValues& stand_ins = *new StandInValues;
-  view.data = reinterpret_cast<char*>(const_cast<unsigned char*>(stand_ins.of(tensor->dtype, shape_decides)));
+  // A ghost mask that decides a shape selects everything: the largest shape, and never an empty one.
+  const bool selects = shape_decides && tensor->dtype == DataType::kBool;
+  view.data = stand_ins.place(tensor->dtype, selects ? 1 : reading_of(*tensor));
   for (int axis = 0; axis < view.strides.size(); ++axis) view.strides[axis] = 0;
   return view;
 }
 
 void build(Executor& executor, bool allow_stand_ins, bool shape_decides, KernelCall& call) {
+  thread_local StandIns stand_ins;
+  stand_ins.clear();
   KernelCallBuilder builder(call);
   builder.begin(executor.row(), executor.args());
   const auto specs = executor.row().args;
@@ -143,7 +144,7 @@ void build(Executor& executor, bool allow_stand_ins, bool shape_decides, KernelC
     const Arg& arg = args[index];
     const ArgSpec& spec = specs[index];
     if (arg.kind == ArgKind::kTensor) {
-      if (is_input(spec)) builder.add_operand(operand_view(arg.tensor, allow_stand_ins, shape_decides));
+      if (is_input(spec)) builder.add_operand(operand_view(arg.tensor, allow_stand_ins, shape_decides, stand_ins));
       if (is_output(spec)) builder.add_output(arg.tensor ? real_view(*arg.tensor) : TensorView{}, arg.tensor);
     } else if (arg.kind == ArgKind::kScalar) {
       builder.add_scalar_operand(arg.scalar);
@@ -152,7 +153,7 @@ void build(Executor& executor, bool allow_stand_ins, bool shape_decides, KernelC
       const auto& tensors = arg.tensors ? arg.tensors->tensors : none;
       if (is_input(spec)) {
         auto& list = builder.add_operand_list();
-        for (Tensor* tensor : tensors) list.push_back(operand_view(tensor, allow_stand_ins, shape_decides));
+        for (Tensor* tensor : tensors) list.push_back(operand_view(tensor, allow_stand_ins, shape_decides, stand_ins));
       }
       if (is_output(spec)) {
         auto& list = builder.add_output_list();
@@ -162,10 +163,13 @@ void build(Executor& executor, bool allow_stand_ins, bool shape_decides, KernelC
   }
 }
 
-values::StandIn stand_in_of(AssumedValue assumed) {
-  if (assumed == AssumedValue::kZero) return values::StandIn::kZero;
-  if (assumed == AssumedValue::kOne) return values::StandIn::kOne;
-  return values::StandIn::kDefault;
+// What the ghost results of a call read as.
+double reading_of_results(const Executor& executor, DataType dtype) {
+  const OperatorRow& row = executor.row();
+  if (row.assumed == AssumedValue::kZero) return 0;
+  if (row.assumed == AssumedValue::kOne) return 1;
+  if (const std::optional<double> drawn = middle_of_random_range(executor); drawn && is_floating(dtype)) return *drawn;
+  return values::default_reading(dtype);
 }
 
 // Marks the outputs after the call; returns the bytes that were made up.
@@ -178,7 +182,8 @@ uint64_t mark_outputs(Executor& executor, Knowledge integral, Knowledge floating
     if (knowledge == Knowledge::kAssumed)
       assumed_bytes += static_cast<uint64_t>(bytes_of(tensor.dtype, tensor.numel()));
     if (knowledge == Knowledge::kGhost) {
-      values::note_ghost(reinterpret_cast<uint64_t>(tensor.data()), tensor.dtype, stand_in_of(executor.row().assumed));
+      const values::Span span = values::span_of(tensor);
+      values::note_ghost(span.begin, span.size_bytes, {tensor.dtype, reading_of_results(executor, tensor.dtype)});
     }
     return Status::ok();
   });
@@ -187,7 +192,7 @@ uint64_t mark_outputs(Executor& executor, Knowledge integral, Knowledge floating
 }
 
 // The made-up value of element `element` of an integral output.
-int64_t assumed_integer(const KernelCall& call, const TensorView& view, int64_t element) {
+int64_t assumed_integer(const KernelCall& call, const TensorView& view, int64_t element, int64_t default_value) {
   switch (call.row().assumed) {
     case AssumedValue::kOne: return 1;
     case AssumedValue::kBalancedIndex: {
@@ -196,10 +201,20 @@ int64_t assumed_integer(const KernelCall& call, const TensorView& view, int64_t 
       const int64_t choices = scores->dims.empty() ? 0 : scores->dims[scores->dims.size() - 1];
       return choices > 0 ? element % choices : 0;
     }
-    case AssumedValue::kDefault:
+    case AssumedValue::kDefault: return default_value;
     case AssumedValue::kZero: return 0;
   }
   return 0;
+}
+
+// Without a walk over operands that are all alike, all() and any() of them are what one of them is; other integers
+// are zero.
+int64_t default_integer(const KernelCall& call, const TensorView& output) {
+  if (output.dtype != DataType::kBool || call.operand_count() == 0) return 0;
+  const TensorView& first = call.operand(0);
+  if (!first.defined || first.data == nullptr || first.numel() == 0) return 0;
+  const auto element_bytes = static_cast<size_t>(bits_of(first.dtype) / 8);
+  return std::any_of(first.data, first.data + element_bytes, [](char byte) { return byte != 0; }) ? 1 : 0;
 }
 
 void write_assumed_integers(KernelCall& call) {
@@ -208,10 +223,11 @@ void write_assumed_integers(KernelCall& call) {
     if (!view.defined || !is_integral(view.dtype) || bits_of(view.dtype) < 8) continue;
     const auto element_bytes = bits_of(view.dtype) / 8;
     const int64_t numel = view.numel();
+    const int64_t default_value = default_integer(call, view);
     std::array<int64_t, kMaxRank> position{};
     int64_t offset = 0;
     for (int64_t element = 0; element < numel; ++element) {
-      const int64_t value = assumed_integer(call, view, element);
+      const int64_t value = assumed_integer(call, view, element, default_value);
       std::memcpy(view.data + offset * element_bytes, &value, static_cast<size_t>(element_bytes));
       for (int axis = view.dims.size() - 1; axis >= 0; --axis) {
         offset += view.strides[axis];
@@ -249,12 +265,14 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
 
   // Floats never rest on assumptions: what would be computed from made-up values could be infinite or no number,
   // and programs guard against those. Integers and booleans do: a shape or a branch needs something.
-  const bool compute = row.kernel != nullptr && ((all_known && affordable && wanted) || (all_known && shape_decides) ||
-                                                 (found.any_integral_output && affordable) ||
-                                                 (shape_decides && found.output_bytes <= kMostAssumedBytes));
+  const int64_t most_elements = all_known ? kMostKnownElements : kMostGhostElements;
+  const bool quick = policy.mode == values::Mode::kFull || found.largest_input <= most_elements;
+  const bool compute = row.kernel != nullptr &&
+                       ((all_known && shape_decides) || (shape_decides && found.output_bytes <= kMostAssumedBytes) ||
+                        (quick && affordable && ((all_known && wanted) || found.any_integral_output)));
   thread_local KernelCall call;
   if (!compute) {
-    if (row.kernel == nullptr && found.any_integral_output && affordable) {
+    if (found.any_integral_output && affordable && (row.kernel == nullptr || !quick)) {
       build(executor, true, false, call);
       write_assumed_integers(call);
       return settle_assumed(executor, found, false, outcome);
@@ -267,8 +285,13 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
   build(executor, !all_known, shape_decides, call);
   Status status = row.kernel(call);
   if (!status.is_ok()) {
-    // Wrong known values are the program's fault; a dtype the kernel lacks, or made-up values, make ghosts.
+    // Wrong shapes and wrong known values are the program's fault; a dtype the kernel lacks, or made-up values, make
+    // ghosts.
     if (all_known && status.code() == code::ACLNN_ERR_PARAM_INVALID) return status;
+    if (all_known && status.code() == code::ACL_ERROR_RT_VECTOR_CORE_EXCEPTION) {
+      return Status::error(status.code(), fmt::format("{} The call was made at {}.", status.message(),
+                                                      trace::describe_line(executor.line())));
+    }
     mark_outputs(executor, Knowledge::kGhost, Knowledge::kGhost);
     outcome = trace::Outcome::kGhost;
     return Status::ok();
@@ -280,6 +303,10 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
   }
   if (row.assumed != AssumedValue::kDefault) write_assumed_integers(call);
   return settle_assumed(executor, found, shape_decides, outcome);
+}
+
+void record_fault(const Executor& executor, const Status& fault) noexcept {
+  trace::failed(trace::kFirstOperatorEntry + executor.operator_index(), fault.code(), fault.message(), executor.line());
 }
 
 }  // namespace drydock::ops

@@ -14,4 +14,8 @@ namespace drydock::ops {
 /// Fails with 507035 for memory that is not allocated, 161002 where known indices or lengths are wrong.
 Status execute(Executor& executor, trace::Outcome& outcome);
 
+/// Records a fault that `execute` met, with the operator and the line of the call: the client hears of it at a later
+/// synchronise, on another line.
+void record_fault(const Executor& executor, const Status& fault) noexcept;
+
 }  // namespace drydock::ops

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/objects.h"
+
 namespace drydock::ops {
 
 Executor::Executor(uint32_t operator_index, std::span<const Arg> args, trace::CallId call, trace::LineId line)
@@ -11,6 +13,41 @@ Executor::Executor(uint32_t operator_index, std::span<const Arg> args, trace::Ca
   } else {
     many_args_.assign(args.begin(), args.end());
   }
+  for (Arg& arg : this->args()) {
+    if (arg.kind == ArgKind::kString && arg.text != nullptr) arg.text = texts_.emplace_back(arg.text).c_str();
+  }
+  fingerprint_ = fingerprint_of_objects();
+}
+
+uint64_t Executor::fingerprint_of_objects() const {
+  uint64_t fingerprint = 0;
+  const auto add = [&fingerprint](uint64_t generation) {
+    fingerprint = (fingerprint ^ generation) * 0x9E3779B97F4A7C15U;
+  };
+  ObjectPools& pools = objects();
+  for (const Arg& arg : args()) {
+    switch (arg.kind) {
+      case ArgKind::kTensor: add(pools.tensors.generation(arg.tensor)); break;
+      case ArgKind::kScalar: add(pools.scalars.generation(arg.scalar)); break;
+      case ArgKind::kIntArray: add(pools.int_arrays.generation(arg.ints)); break;
+      case ArgKind::kFloatArray: add(pools.float_arrays.generation(arg.floats)); break;
+      case ArgKind::kBoolArray: add(pools.bool_arrays.generation(arg.bools)); break;
+      case ArgKind::kTensorList: {
+        add(pools.tensor_lists.generation(arg.tensors));
+        if (pools.tensor_lists.find(arg.tensors) == nullptr) break;
+        for (const Tensor* tensor : arg.tensors->tensors) add(pools.tensors.generation(tensor));
+        break;
+      }
+      case ArgKind::kScalarList: {
+        add(pools.scalar_lists.generation(arg.scalars));
+        if (pools.scalar_lists.find(arg.scalars) == nullptr) break;
+        for (const Scalar* scalar : arg.scalars->scalars) add(pools.scalars.generation(scalar));
+        break;
+      }
+      default: break;
+    }
+  }
+  return fingerprint;
 }
 
 HandlePool<Executor>& executors() noexcept {

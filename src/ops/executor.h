@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/handle_pool.h"
@@ -12,7 +14,8 @@
 namespace drydock::ops {
 
 /// Behind aclOpExecutor: one packed call between phase 1 and phase 2, which may run on different threads (contract H1).
-/// It owns everything it needs but the aclnn objects, which the client keeps alive until phase 2 returned (H7).
+/// It owns everything it needs but the aclnn objects, which the client keeps alive until phase 2 returned (H7); whether
+/// the client did is checked in phase 2.
 class Executor {
  public:
   Executor(uint32_t operator_index, std::span<const Arg> args, trace::CallId call, trace::LineId line);
@@ -22,8 +25,15 @@ class Executor {
   std::span<Arg> args() {
     return many_args_.empty() ? std::span<Arg>(few_args_.data(), arg_count_) : std::span<Arg>(many_args_);
   }
+  std::span<const Arg> args() const {
+    return many_args_.empty() ? std::span<const Arg>(few_args_.data(), arg_count_) : std::span<const Arg>(many_args_);
+  }
   trace::CallId call() const { return call_; }
   trace::LineId line() const { return line_; }
+
+  /// True if every object of the call is still the one that phase 1 saw: not destroyed, and not another that was given
+  /// the same handle since.
+  bool objects_are_the_same() const { return fingerprint_of_objects() == fingerprint_; }
 
   /// A repeatable executor survives phase 2 (aclSetAclOpExecutorRepeatable, contract H4).
   bool repeatable() const { return repeatable_; }
@@ -32,13 +42,17 @@ class Executor {
  private:
   static constexpr size_t kFewArgs = 16;
 
+  uint64_t fingerprint_of_objects() const;
+
   uint32_t operator_index_;
   uint32_t arg_count_;
   trace::CallId call_;
   trace::LineId line_;
   bool repeatable_ = false;
+  uint64_t fingerprint_ = 0;  ///< of the generations of all objects
   std::array<Arg, kFewArgs> few_args_;
   std::vector<Arg> many_args_;  ///< used instead when there are more
+  std::deque<std::string> texts_;
 };
 
 /// Lives as long as the process. Thread-safe.

@@ -72,9 +72,9 @@ Status keep_triangle(KernelCall& call, bool upper) {
 
 /// The scalars start, end, step of a sequence; step is 1 where the operator has none.
 Status sequence(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
-  const TensorView& out = call.output(0);
   const bool has_step = call.operand_count() > 2 && call.operand(2).defined;
+  DRYDOCK_RETURN_IF_ERROR(expect(call, has_step ? 3 : 2, 1));
+  const TensorView& out = call.output(0);
   if (!is_floating(out.dtype)) {
     const uint64_t start = static_cast<uint64_t>(as_int64(call.operand(0)));
     const uint64_t step = has_step ? static_cast<uint64_t>(as_int64(call.operand(2))) : 1;

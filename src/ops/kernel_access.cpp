@@ -62,6 +62,10 @@ Status invalid(const KernelCall& call, const std::string& what) {
   return Status::error(kParameterInvalid, start_of_message(call) + what);
 }
 
+Status device_fault(const KernelCall& call, const std::string& what) {
+  return Status::error(kDeviceFault, start_of_message(call) + what);
+}
+
 Status not_computed(const KernelCall& call, const std::string& why) {
   return Status::error(kNotComputed, start_of_message(call) + why);
 }
@@ -408,7 +412,7 @@ bool fill_view(const TensorView& out, const TensorView& value) {
 
 Status checked_index(const KernelCall& call, int64_t index, int64_t size, int64_t* wrapped) {
   if (index < -size || index >= size) {
-    return invalid(
+    return device_fault(
         call, "index " + std::to_string(index) + " is out of range for a dimension of size " + std::to_string(size));
   }
   *wrapped = index < 0 ? index + size : index;

@@ -20,12 +20,16 @@ namespace drydock::ops::kernels {
 
 /// ACLNN_ERR_PARAM_INVALID: the values or shapes of this call are wrong, also on the real device.
 inline constexpr int32_t kParameterInvalid = 161002;
+/// ACL_ERROR_RT_VECTOR_CORE_EXCEPTION: a value that the device meets while it works is wrong (an index out of range).
+inline constexpr int32_t kDeviceFault = 507035;
 /// ACLNN_ERR_INNER_FIND_KERNEL_ERROR: nothing is wrong with the call, but no kernel here computes it (complex or packed
 /// types, a form not modelled). Nothing was written; the caller makes the outputs ghosts.
 inline constexpr int32_t kNotComputed = 561003;
 
 /// An error with kParameterInvalid whose message starts with the operator's name.
 Status invalid(const KernelCall& call, const std::string& what);
+/// An error with kDeviceFault.
+Status device_fault(const KernelCall& call, const std::string& what);
 /// An error with kNotComputed.
 Status not_computed(const KernelCall& call, const std::string& why);
 

@@ -1,5 +1,7 @@
 #include "ops/phases.h"
 
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <new>
@@ -40,12 +42,27 @@ bool is_live(const Arg& arg) {
   }
 }
 
+// A list is as dead as its first dead element.
+bool has_dead_element(const Arg& arg) {
+  const auto any_dead = [](const auto& pool, const auto& elements) {
+    return std::any_of(elements.begin(), elements.end(),
+                       [&pool](const auto* element) { return element != nullptr && pool.find(element) == nullptr; });
+  };
+  if (arg.kind == ArgKind::kTensorList) return any_dead(objects().tensors, arg.tensors->tensors);
+  if (arg.kind == ArgKind::kScalarList) return any_dead(objects().scalars, arg.scalars->scalars);
+  return false;
+}
+
 bool is_handle(ArgKind kind) { return kind <= ArgKind::kBoolArray; }
 
-// Optional arguments may be null (contract H9); the manuals name most of them so, and a self or out never is.
+// Optional arguments may be null (contract H9), and an empty list is passed as null; the manuals do not mark all of
+// them. These names are never optional.
 bool must_be_given(const ArgSpec& spec) {
-  if (spec.kind != ArgKind::kTensor) return false;
-  return spec.name == "self" || spec.name == "selfRef" || spec.name == "out";
+  static constexpr std::array<std::string_view, 18> kRequired = {
+      "self", "selfRef", "out",    "other", "alpha",    "index",   "src",      "mat2",  "start",
+      "end",  "step",    "values", "input", "exponent", "divisor", "dividend", "query", "source"};
+  if (spec.kind != ArgKind::kTensor && spec.kind != ArgKind::kScalar) return false;
+  return std::find(kRequired.begin(), kRequired.end(), spec.name) != kRequired.end();
 }
 
 Status check(const OperatorRow& row, std::span<const Arg> args) {
@@ -58,12 +75,13 @@ Status check(const OperatorRow& row, std::span<const Arg> args) {
       }
       continue;
     }
-    if (!is_live(arg)) {
+    if (!is_live(arg) || has_dead_element(arg)) {
       return Status::error(
           code::ACLNN_ERR_PARAM_INVALID,
-          fmt::format("{}: argument {} is not a live object of its kind (foreign or destroyed handle). "
-                      "Pass what aclCreate... returned, before aclDestroy... .",
-                      row.name, row.args[index].name));
+          fmt::format(
+              "{}: argument {} is not a live object of its kind, or holds one that is not (foreign or destroyed). "
+              "Pass what aclCreate... returned, before aclDestroy... .",
+              row.name, row.args[index].name));
     }
   }
   return Status::ok();
@@ -130,22 +148,43 @@ Status submit(uint32_t operator_index, void* workspace, uint64_t workspace_size,
   if (workspace == nullptr && workspace_size > 0) {
     return missing(row, "the workspace", fmt::format("{} bytes were promised.", workspace_size));
   }
+  if (!executor->objects_are_the_same()) {
+    return Status::error(
+        code::ACLNN_ERR_PARAM_INVALID,
+        fmt::format("{}: an argument of the first phase (called at {}) was destroyed before the second. "
+                    "Destroy tensors, scalars and lists after the second phase returned.",
+                    row.name, trace::describe_line(executor->line())));
+  }
+  if (workspace_size > 0 && !device::is_allocated(workspace, workspace_size)) {
+    return Status::error(code::ACLNN_ERR_PARAM_INVALID,
+                         fmt::format("{}: the workspace of {} bytes is not device memory: {}.", row.name,
+                                     workspace_size, device::describe_address(workspace)));
+  }
   if (workspace_size > 0) {
     const auto address = reinterpret_cast<uint64_t>(workspace);
     const int32_t owner = device::device_of(workspace);
-    if (owner >= 0) trace::workspace_given(owner, address);
+    trace::workspace_given(owner, address);
     if (device::take_unsized_block(address)) trace::block_requested(owner, address, workspace_size);
   }
   device::Stream* stream = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(row.name, stream_handle, stream));
-  return stream->submit_or_defer(
-      [executor, stream]() -> Status {
+  // Wrong shapes are found while a call is computed, but the vendor finds them before it is launched: they are this
+  // call's failure and no fault of the stream, which goes on.
+  Status refused = Status::ok();
+  DRYDOCK_RETURN_IF_ERROR(stream->submit_or_defer(
+      [executor, stream, &refused]() -> Status {
         trace::Outcome outcome = trace::Outcome::kGhost;
         Status status = execute(*executor, outcome);
+        if (status.code() == code::ACLNN_ERR_PARAM_INVALID) {
+          refused = std::move(status);
+          return Status::ok();
+        }
         trace::operator_launched(stream->device(), stream->id(), executor->call(), executor->line(), outcome);
+        if (!status.is_ok()) record_fault(*executor, status);
         return status;
       },
-      [executor, stream] { return std::make_unique<DeferredCall>(*executor, *stream); });
+      [executor, stream] { return std::make_unique<DeferredCall>(*executor, *stream); }));
+  return refused;
 }
 
 int32_t report(uint32_t operator_index, const Status& failure) {

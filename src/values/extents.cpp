@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <vector>
 
+#include "values/element.h"
 #include "values/policy.h"
 
 namespace drydock::values {
@@ -107,9 +107,60 @@ class ExtentMap {
   Map ranges_;
 };
 
+// How the ghosts of a device read, by range. A younger note replaces the older ones that it overlaps.
+class GhostNotes {
+ public:
+  void set(uint64_t begin, uint64_t end, const GhostReading& reading) {
+    auto note = first_behind(begin);
+    // The usual case: the memory is used again for a tensor of the same size.
+    if (note != notes_.end() && note->first == begin && note->second.end == end) {
+      note->second.reading = reading;
+      return;
+    }
+    erase(note, begin, end);
+    notes_.emplace(begin, Note{end, reading});
+  }
+
+  void forget(uint64_t begin, uint64_t end) { erase(first_behind(begin), begin, end); }
+
+  GhostReading at(uint64_t address) const {
+    auto note = notes_.upper_bound(address);
+    if (note == notes_.begin()) return {};
+    --note;
+    return note->second.end > address ? note->second.reading : GhostReading{};
+  }
+
+ private:
+  struct Note {
+    uint64_t end;
+    GhostReading reading;
+  };
+  using Map = std::map<uint64_t, Note>;
+
+  // First note that ends behind `address`.
+  Map::iterator first_behind(uint64_t address) {
+    auto note = notes_.upper_bound(address);
+    if (note != notes_.begin() && std::prev(note)->second.end > address) --note;
+    return note;
+  }
+
+  void erase(Map::iterator note, uint64_t begin, uint64_t end) {
+    while (note != notes_.end() && note->first < end) {
+      const uint64_t old_begin = note->first;
+      const Note old = note->second;
+      note = notes_.erase(note);
+      if (old_begin < begin) notes_.emplace(old_begin, Note{begin, old.reading});
+      if (old.end > end) note = notes_.emplace(end, old).first;
+    }
+  }
+
+  Map notes_;
+};
+
 struct Extents {
   std::mutex mutex;
   ExtentMap map;
+  GhostNotes notes;
 };
 
 Extents& extents() {
@@ -117,67 +168,16 @@ Extents& extents() {
   return extents;
 }
 
-// How ghosts read: a direct-mapped table by 512-byte granule. A lost entry only makes a ghost read as zero.
-constexpr uint64_t kGranuleBytes = 512;
-constexpr size_t kNoteCount = size_t{1} << 16;
-constexpr uint64_t kNoteSearchGranules = 128;
-
-std::array<std::atomic<uint64_t>, kNoteCount>& notes() {
-  static auto& notes = *new std::array<std::atomic<uint64_t>, kNoteCount>;
-  return notes;
-}
-
-struct Note {
-  DataType dtype = DataType::kUndefined;
-  StandIn stand_in = StandIn::kDefault;
-};
-
-uint64_t pack(uint64_t granule, DataType dtype, StandIn stand_in) {
-  return granule << 16 | static_cast<uint64_t>(static_cast<uint8_t>(dtype)) << 8 | static_cast<uint64_t>(stand_in) |
-         0x80;
-}
-
-// An element inside a tensor has no note of its own: look back to the tensor's start.
-Note note_at(uint64_t address) {
-  const uint64_t granule = address / kGranuleBytes;
-  for (uint64_t back = 0; back < kNoteSearchGranules && back <= granule; ++back) {
-    const uint64_t note = notes()[(granule - back) % kNoteCount].load(std::memory_order_relaxed);
-    if (note != 0 && note >> 16 == granule - back) {
-      return {static_cast<DataType>(note >> 8 & 0xff), static_cast<StandIn>(note & 0x7f)};
-    }
-  }
-  return {};
-}
-
-std::array<unsigned char, 16> one_of(DataType dtype) {
-  std::array<unsigned char, 16> bytes{};
-  const auto put = [&bytes](auto value) { std::memcpy(bytes.data(), &value, sizeof value); };
-  switch (dtype) {
-    case DataType::kFloat: put(1.0F); break;
-    case DataType::kDouble: put(1.0); break;
-    case DataType::kFloat16: put(uint16_t{0x3C00}); break;
-    case DataType::kBFloat16: put(uint16_t{0x3F80}); break;
-    case DataType::kComplex64: put(1.0F); break;
-    case DataType::kComplex128: put(1.0); break;
-    case DataType::kComplex32: put(uint16_t{0x3C00}); break;
-    case DataType::kFloat8E4M3FN: put(uint8_t{0x38}); break;
-    case DataType::kFloat8E5M2: put(uint8_t{0x3C}); break;
-    default: put(uint8_t{1}); break;  // integers are little-endian
-  }
-  return bytes;
-}
-
-void fill_ghost(unsigned char* host, uint64_t size_bytes, uint64_t address) {
-  const Note note = note_at(address);
-  const auto element_bytes = static_cast<uint64_t>(bits_of(note.dtype) / 8);
-  const bool ones = note.stand_in == StandIn::kOne || (note.stand_in == StandIn::kDefault && is_floating(note.dtype));
-  if (!ones || element_bytes == 0) {
+void fill_ghost(unsigned char* host, uint64_t size_bytes, const GhostReading& reading) {
+  const auto element_bytes = static_cast<uint64_t>(bits_of(reading.dtype) / 8);
+  if (element_bytes == 0 || reading.value == 0) {
     std::memset(host, 0, size_bytes);
     return;
   }
-  const auto one = one_of(note.dtype);
+  std::array<unsigned char, 16> element{};
+  put_element(element.data(), reading.dtype, reading.value);
   for (uint64_t at = 0; at < size_bytes; at += element_bytes) {
-    std::memcpy(host + at, one.data(), std::min(element_bytes, size_bytes - at));
+    std::memcpy(host + at, element.data(), std::min(element_bytes, size_bytes - at));
   }
 }
 
@@ -210,15 +210,30 @@ void copy_knowledge(uint64_t to, uint64_t from, uint64_t size_bytes) noexcept {
   });
   all.map.set(to, to + size_bytes, Knowledge::kGhost);
   for (const Part& part : parts) all.map.set(part.begin - from + to, part.end - from + to, part.knowledge);
-  const Note note = note_at(from);
-  if (note.dtype != DataType::kUndefined) note_ghost(to, note.dtype, note.stand_in);
+  all.notes.set(to, to + size_bytes, all.notes.at(from));
 }
 
-void forget(uint64_t address, uint64_t size_bytes) noexcept { set_knowledge(address, size_bytes, Knowledge::kGhost); }
+void forget(uint64_t address, uint64_t size_bytes) noexcept {
+  if (size_bytes == 0 || !policy().tracked) return;
+  Extents& all = extents();
+  std::lock_guard lock(all.mutex);
+  all.map.set(address, address + size_bytes, Knowledge::kGhost);
+  all.notes.forget(address, address + size_bytes);
+}
 
-void note_ghost(uint64_t address, DataType dtype, StandIn stand_in) noexcept {
-  const uint64_t granule = address / kGranuleBytes;
-  notes()[granule % kNoteCount].store(pack(granule, dtype, stand_in), std::memory_order_relaxed);
+double default_reading(DataType dtype) noexcept { return is_floating(dtype) ? 1.0 : 0.0; }
+
+void note_ghost(uint64_t address, uint64_t size_bytes, const GhostReading& reading) noexcept {
+  if (size_bytes == 0 || !policy().tracked) return;
+  Extents& all = extents();
+  std::lock_guard lock(all.mutex);
+  all.notes.set(address, address + size_bytes, reading);
+}
+
+GhostReading ghost_reading(uint64_t address) noexcept {
+  Extents& all = extents();
+  std::lock_guard lock(all.mutex);
+  return all.notes.at(address);
 }
 
 uint64_t fill_assumed(void* host, uint64_t device_address, uint64_t size_bytes) noexcept {
@@ -231,7 +246,7 @@ uint64_t fill_assumed(void* host, uint64_t device_address, uint64_t size_bytes) 
   uint64_t covered = device_address;
   const auto fill_gap = [&](uint64_t gap_end) {
     if (gap_end <= covered) return;
-    fill_ghost(bytes + (covered - device_address), gap_end - covered, covered);
+    fill_ghost(bytes + (covered - device_address), gap_end - covered, all.notes.at(covered));
     made_up_bytes += gap_end - covered;
   };
   all.map.for_each(device_address, end, [&](uint64_t part_begin, uint64_t part_end, Knowledge knowledge) {

@@ -13,9 +13,6 @@ namespace drydock::values {
 /// Ordered: a result is as good as its worst input.
 enum class Knowledge : uint8_t { kGhost = 0, kAssumed = 1, kKnown = 2 };
 
-/// What a ghost reads as. Benign by design: floats are finite and positive, integers are valid indices.
-enum class StandIn : uint8_t { kDefault, kZero, kOne };
-
 /// Worst knowledge over [address, address + size). Empty ranges are known.
 DRYDOCK_API Knowledge knowledge_of(uint64_t address, uint64_t size_bytes) noexcept;
 /// Sets the knowledge of a range.
@@ -25,8 +22,19 @@ DRYDOCK_API void copy_knowledge(uint64_t to, uint64_t from, uint64_t size_bytes)
 /// Forgets a range that was given back to the driver.
 DRYDOCK_API void forget(uint64_t address, uint64_t size_bytes) noexcept;
 
-/// Remembers how the ghost tensor that starts at `address` is to be read by the host.
-DRYDOCK_API void note_ghost(uint64_t address, DataType dtype, StandIn stand_in) noexcept;
+/// What a ghost reads as, on the host and as the operand of an operator whose result decides a shape or a branch.
+struct GhostReading {
+  DataType dtype = DataType::kUndefined;  ///< undefined where nothing is known about the memory: bytes of zero
+  double value = 0;
+};
+
+/// What a ghost of `dtype` reads as where nothing better is known. Benign: floats are finite and positive, integers are
+/// valid indices.
+DRYDOCK_API double default_reading(DataType dtype) noexcept;
+/// Remembers how the ghosts in [address, address + size) read.
+DRYDOCK_API void note_ghost(uint64_t address, uint64_t size_bytes, const GhostReading& reading) noexcept;
+/// The reading of the ghost at `address`.
+DRYDOCK_API GhostReading ghost_reading(uint64_t address) noexcept;
 /// Fills the host copy of [device_address, +size) with stand-ins where the device has ghosts; the rest is left alone.
 /// Returns the number of made-up bytes, ghost and assumed alike.
 DRYDOCK_API uint64_t fill_assumed(void* host, uint64_t device_address, uint64_t size_bytes) noexcept;

@@ -87,7 +87,8 @@ def test_a_library_exports_the_names_of_its_rows_and_no_other(library: str):
 
 
 def test_every_door_library_has_a_row():
-    built = {path.stem for path in library_dir().glob("*.so")} - {"libdrydock"}
+    # libascend_kernel_hook has no entries of its own: it is preloaded, and stands before a function of torch's.
+    built = {path.stem for path in library_dir().glob("*.so")} - {"libdrydock", "libascend_kernel_hook"}
     assert built == {library.name for library in SPEC.libraries}
 
 

@@ -77,7 +77,7 @@ TEST_F(ExtentsTest, EqualsAByteMapUnderRandomCalls) {
 TEST_F(ExtentsTest, GhostsReadAsOnesOfTheirTypeAndKnownBytesStay) {
   std::array<float, 4> host = {5, 6, 7, 8};
   set_knowledge(kBase, 4, Knowledge::kKnown);
-  note_ghost(kBase, DataType::kFloat, StandIn::kDefault);
+  note_ghost(kBase, sizeof host, {DataType::kFloat, 1});
   EXPECT_EQ(fill_assumed(host.data(), kBase, sizeof host), 12U);
   EXPECT_EQ(host, (std::array<float, 4>{5, 1, 1, 1}));
 }
@@ -85,39 +85,57 @@ TEST_F(ExtentsTest, GhostsReadAsOnesOfTheirTypeAndKnownBytesStay) {
 TEST_F(ExtentsTest, GhostReadsAreFiniteForEveryFloatingType) {
   for (const DataType dtype : {DataType::kFloat16, DataType::kBFloat16}) {
     uint16_t host = 0xffff;
-    note_ghost(kBase, dtype, StandIn::kDefault);
+    note_ghost(kBase, sizeof host, {dtype, default_reading(dtype)});
     fill_assumed(&host, kBase, sizeof host);
     EXPECT_EQ(host, dtype == DataType::kFloat16 ? 0x3C00 : 0x3F80);
   }
   double host = 0;
-  note_ghost(kBase, DataType::kDouble, StandIn::kDefault);
+  note_ghost(kBase, sizeof host, {DataType::kDouble, default_reading(DataType::kDouble)});
   fill_assumed(&host, kBase, sizeof host);
   EXPECT_EQ(host, 1.0);
 }
 
 TEST_F(ExtentsTest, RowsMayAskForZeroOrOne) {
   float found_inf = 9;
-  note_ghost(kBase, DataType::kFloat, StandIn::kZero);
+  note_ghost(kBase, sizeof found_inf, {DataType::kFloat, 0});
   fill_assumed(&found_inf, kBase, sizeof found_inf);
   EXPECT_EQ(found_inf, 0.0F);
   uint8_t finite = 0;
-  note_ghost(kBase, DataType::kBool, StandIn::kOne);
+  note_ghost(kBase, sizeof finite, {DataType::kBool, 1});
   fill_assumed(&finite, kBase, sizeof finite);
   EXPECT_EQ(finite, 1);
 }
 
 TEST_F(ExtentsTest, GhostIntegersReadAsZero) {
   int64_t host = -1;
-  note_ghost(kBase, DataType::kInt64, StandIn::kDefault);
+  note_ghost(kBase, sizeof host, {DataType::kInt64, default_reading(DataType::kInt64)});
   EXPECT_EQ(fill_assumed(&host, kBase, sizeof host), sizeof host);
   EXPECT_EQ(host, 0);
 }
 
-TEST_F(ExtentsTest, AnElementInsideATensorReadsLikeTheTensor) {
-  note_ghost(kBase, DataType::kFloat, StandIn::kDefault);
+TEST_F(ExtentsTest, AnElementFarInsideATensorReadsLikeTheTensor) {
+  note_ghost(kBase, uint64_t{1} << 30, {DataType::kFloat, 1});
   float host = 0;
-  fill_assumed(&host, kBase + 4096, sizeof host);
+  fill_assumed(&host, kBase + (uint64_t{1} << 30) - 4, sizeof host);
   EXPECT_EQ(host, 1.0F);
+}
+
+TEST_F(ExtentsTest, AYoungerTensorReadsLikeItself) {
+  for (uint64_t old = 0; old < 64; ++old) note_ghost(kBase + old * 512, 512, {DataType::kFloat, 1});
+  note_ghost(kBase + 100, 10000, {DataType::kInt64, 0});
+  EXPECT_EQ(ghost_reading(kBase + 99).dtype, DataType::kFloat);
+  EXPECT_EQ(ghost_reading(kBase + 100).dtype, DataType::kInt64);
+  EXPECT_EQ(ghost_reading(kBase + 10099).dtype, DataType::kInt64);
+  EXPECT_EQ(ghost_reading(kBase + 10100).dtype, DataType::kFloat);
+  forget(kBase, 20000);
+  EXPECT_EQ(ghost_reading(kBase + 5000).dtype, DataType::kUndefined);
+  EXPECT_EQ(ghost_reading(kBase + 20000).dtype, DataType::kFloat);
+}
+
+TEST_F(ExtentsTest, ACopyTakesTheReadingAlong) {
+  note_ghost(kBase, 64, {DataType::kBFloat16, 0.5});
+  copy_knowledge(kBase + 4096, kBase, 64);
+  EXPECT_EQ(ghost_reading(kBase + 4100).value, 0.5);
 }
 
 TEST_F(ExtentsTest, AssumedBytesAreCountedButKept) {
