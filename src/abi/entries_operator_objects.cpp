@@ -65,9 +65,13 @@ bool fill_tensor(ops::Tensor& tensor, const int64_t* view_dims, uint64_t view_di
   return true;
 }
 
+std::string sentence(EntryId entry, std::string_view what) {
+  return fmt::format("{}: {}", abi::entry_rows()[static_cast<size_t>(entry)].name, what);
+}
+
 // A constructor has no error code: the sentence and the record are all that tells why it answered null.
 void* answer_null(EntryId entry, std::string_view why) {
-  static_cast<void>(abi::report_failure(entry, Status::error(code::ACLNN_ERR_PARAM_INVALID, std::string(why))));
+  static_cast<void>(abi::report_failure(entry, Status::error(code::ACLNN_ERR_PARAM_INVALID, sentence(entry, why))));
   return nullptr;
 }
 
@@ -105,11 +109,11 @@ void* create_list(EntryId entry, Pool& pool, const ElementPool& element_pool, El
 }
 
 template <class Pool>
-Status destroy(Pool& pool, const void* handle, const char* what) {
+Status destroy(EntryId entry, Pool& pool, const void* handle) {
   if (handle == nullptr || pool.destroy(handle)) return Status::ok();  // destroying null is success (contract H8)
   return Status::error(
       code::ACLNN_ERR_PARAM_INVALID,
-      fmt::format("{} {} is not live: it was destroyed before, or is a handle of another kind.", what, handle));
+      sentence(entry, fmt::format("{} is not live: it was destroyed before, or is a handle of another kind.", handle)));
 }
 
 // The vendor's arrays come from new[] and the client deletes them (contract H15).
@@ -121,25 +125,26 @@ Status give_dims(const ops::Dims& dims, int64_t** values, uint64_t* count) {
   return Status::ok();
 }
 
-Status give_dims_of(const void* handle, bool strides, int64_t** values, uint64_t* count) {
+Status give_dims_of(EntryId entry, const void* handle, bool strides, int64_t** values, uint64_t* count) {
   if (handle == nullptr || values == nullptr || count == nullptr) {
-    return Status::error(code::ACLNN_ERR_PARAM_NULLPTR, "the tensor or an out-parameter is null.");
+    return Status::error(code::ACLNN_ERR_PARAM_NULLPTR, sentence(entry, "the tensor or an out-parameter is null."));
   }
   const ops::Tensor* tensor = objects().tensors.find(handle);
   if (tensor == nullptr) {
-    return Status::error(code::ACLNN_ERR_PARAM_INVALID, fmt::format("{} is not a live aclTensor.", handle));
+    return Status::error(code::ACLNN_ERR_PARAM_INVALID,
+                         sentence(entry, fmt::format("{} is not a live aclTensor.", handle)));
   }
   return give_dims(strides ? tensor->strides : tensor->dims, values, count);
 }
 
-Status find_executor(const void* handle, ops::Executor*& executor) {
-  if (handle == nullptr) return Status::error(code::ACLNN_ERR_PARAM_NULLPTR, "the executor is null.");
+Status find_executor(EntryId entry, const void* handle, ops::Executor*& executor) {
+  if (handle == nullptr) return Status::error(code::ACLNN_ERR_PARAM_NULLPTR, sentence(entry, "the executor is null."));
   executor = ops::executors().find(handle);
   if (executor != nullptr) return Status::ok();
   return Status::error(code::ACLNN_ERR_PARAM_INVALID,
-                       fmt::format("{} is not a live executor: its second phase used it up, or it is a handle of "
-                                   "another kind.",
-                                   handle));
+                       sentence(entry, fmt::format("{} is not a live executor: its second phase used it up, or it is a "
+                                                   "handle of another kind.",
+                                                   handle)));
 }
 
 }  // namespace
@@ -197,11 +202,17 @@ void* aclCreateScalarList(const void* const* value, uint64_t size) {
                                       &ops::ScalarList::scalars, value, size);
 }
 
-Status aclDestroyTensor(const void* tensor) { return destroy(objects().tensors, tensor, "aclTensor"); }
-Status aclDestroyScalar(const void* scalar) { return destroy(objects().scalars, scalar, "aclScalar"); }
-Status aclDestroyIntArray(const void* array) { return destroy(objects().int_arrays, array, "aclIntArray"); }
-Status aclDestroyFloatArray(const void* array) { return destroy(objects().float_arrays, array, "aclFloatArray"); }
-Status aclDestroyBoolArray(const void* array) { return destroy(objects().bool_arrays, array, "aclBoolArray"); }
+Status aclDestroyTensor(const void* tensor) { return destroy(EntryId::aclDestroyTensor, objects().tensors, tensor); }
+Status aclDestroyScalar(const void* scalar) { return destroy(EntryId::aclDestroyScalar, objects().scalars, scalar); }
+Status aclDestroyIntArray(const void* array) {
+  return destroy(EntryId::aclDestroyIntArray, objects().int_arrays, array);
+}
+Status aclDestroyFloatArray(const void* array) {
+  return destroy(EntryId::aclDestroyFloatArray, objects().float_arrays, array);
+}
+Status aclDestroyBoolArray(const void* array) {
+  return destroy(EntryId::aclDestroyBoolArray, objects().bool_arrays, array);
+}
 
 // A list takes its elements along (contract H8).
 Status aclDestroyTensorList(const void* array) {
@@ -210,7 +221,7 @@ Status aclDestroyTensorList(const void* array) {
       if (tensor != nullptr) objects().tensors.destroy(tensor);
     }
   }
-  return destroy(objects().tensor_lists, array, "aclTensorList");
+  return destroy(EntryId::aclDestroyTensorList, objects().tensor_lists, array);
 }
 
 Status aclDestroyScalarList(const void* array) {
@@ -219,27 +230,27 @@ Status aclDestroyScalarList(const void* array) {
       if (scalar != nullptr) objects().scalars.destroy(scalar);
     }
   }
-  return destroy(objects().scalar_lists, array, "aclScalarList");
+  return destroy(EntryId::aclDestroyScalarList, objects().scalar_lists, array);
 }
 
 Status aclGetViewShape(const void* tensor, int64_t** viewDims, uint64_t* viewDimsNum) {
-  return give_dims_of(tensor, false, viewDims, viewDimsNum);
+  return give_dims_of(EntryId::aclGetViewShape, tensor, false, viewDims, viewDimsNum);
 }
 
 Status aclGetViewStrides(const void* tensor, int64_t** stridesValue, uint64_t* stridesNum) {
-  return give_dims_of(tensor, true, stridesValue, stridesNum);
+  return give_dims_of(EntryId::aclGetViewStrides, tensor, true, stridesValue, stridesNum);
 }
 
 Status aclSetAclOpExecutorRepeatable(void* executor) {
   ops::Executor* found = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(find_executor(executor, found));
+  DRYDOCK_RETURN_IF_ERROR(find_executor(EntryId::aclSetAclOpExecutorRepeatable, executor, found));
   found->set_repeatable();
   return Status::ok();
 }
 
 Status aclDestroyAclOpExecutor(void* executor) {
   ops::Executor* found = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(find_executor(executor, found));
+  DRYDOCK_RETURN_IF_ERROR(find_executor(EntryId::aclDestroyAclOpExecutor, executor, found));
   ops::executors().destroy(found);
   return Status::ok();
 }

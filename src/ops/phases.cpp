@@ -58,10 +58,10 @@ bool is_handle(ArgKind kind) { return kind <= ArgKind::kBoolArray; }
 // Optional arguments may be null (contract H9), and an empty list is passed as null; the manuals do not mark all of
 // them. These names are never optional.
 bool must_be_given(const ArgSpec& spec) {
-  static constexpr std::array<std::string_view, 18> kRequired = {
-      "self", "selfRef", "out",    "other", "alpha",    "index",   "src",      "mat2",  "start",
-      "end",  "step",    "values", "input", "exponent", "divisor", "dividend", "query", "source"};
-  if (spec.kind != ArgKind::kTensor && spec.kind != ArgKind::kScalar) return false;
+  static constexpr std::array<std::string_view, 19> kRequired = {
+      "self", "selfRef", "out",   "other",    "alpha",   "index",    "src",   "mat2",   "start",  "end",
+      "step", "values",  "input", "exponent", "divisor", "dividend", "query", "source", "tensors"};
+  if (spec.kind > ArgKind::kScalar) return false;
   return std::find(kRequired.begin(), kRequired.end(), spec.name) != kRequired.end();
 }
 

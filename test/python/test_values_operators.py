@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ PROGRAM = Path(__file__).with_name("values_cases.py")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], dict]:
     """What differs in each case, and the run's ledger."""
     folder = tmp_path_factory.mktemp("values") / "run"
-    command = [binary(), "run", "--out", folder, "--", "python", PROGRAM]
+    command = [binary(), "run", "--out", folder, "--", sys.executable, PROGRAM]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     ledger = subprocess.run(
