@@ -24,6 +24,11 @@ Examples:
   drydock support aclnnAdd                          what is modelled, refused or absent, and why
 )text";
 
+// An empty text is a variable that the caller's script forgot to set, not a wish for the default.
+std::string refuse_empty(const std::string& text) {
+  return text.empty() ? "the text is empty. Name a value, or leave the option out" : "";
+}
+
 void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--profile", options.profile,
                  "Device to be: ascend910c (default), another built-in profile, or a .toml or .json file of yours");
@@ -37,6 +42,9 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--guard", options.guard, "Make host code that touches device memory fault");
   app.add_option("--record", options.record, "full (default), or null: the same device, nothing recorded");
   app.add_option("--out", options.out, "Run folder, new or empty (default: a new one below ./drydock-runs)");
+  for (CLI::Option* option :
+       app.get_options([](const CLI::Option* each) { return each->get_items_expected_max() > 0; }))
+    option->check(CLI::Validator(refuse_empty, ""));
 }
 
 int dispatch(int argc, char** argv) {
@@ -70,13 +78,17 @@ int dispatch(int argc, char** argv) {
 
   LedgerOptions ledger_options;
   CLI::App* ledger = app.add_subcommand("ledger", "Print the verdict of a run");
-  ledger->add_option("RUN", ledger_options.run, "Run folder, or a ledger.sqlite")->required();
+  ledger->add_option("RUN", ledger_options.run, "Run folder, or a ledger.sqlite")
+      ->required()
+      ->check(CLI::Validator(refuse_empty, ""));
   ledger->add_flag("--json", ledger_options.json, "All numbers as JSON (fields: docs/ledger.md)");
   ledger->add_flag("--rebuild", ledger_options.rebuild, "Make the ledger again from the traces");
 
   TraceOptions trace_options;
   CLI::App* trace = app.add_subcommand("trace", "Print the records of a run as text");
-  trace->add_option("RUN", trace_options.run, "Run folder, or a .ddtrace file")->required();
+  trace->add_option("RUN", trace_options.run, "Run folder, or a .ddtrace file")
+      ->required()
+      ->check(CLI::Validator(refuse_empty, ""));
   trace->add_flag("--no-times", trace_options.no_times, "Without times, so that two runs compare");
 
   SupportOptions support_options;

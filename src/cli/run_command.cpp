@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -58,6 +59,7 @@ int run_command(const RunOptions& options) {
   info.environment["DRYDOCK_RUN_DIR"] = run_folder.string();
   info.command = options.command;
   info.started = utc_now();
+  info.launcher_pid = getpid();
   // Without it the run still runs; the ledger then says what it does not know.
   if (status = ledger::write_run_info(run_folder, info); !status.is_ok()) complain(status.message());
 

@@ -2,11 +2,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/entry_names.h"
 #include "trace/reader.h"
 #include "trace/text.h"
 
@@ -14,6 +16,8 @@ namespace drydock::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string entry_name(uint32_t entry) { return entry_of(entry).name; }
 
 // Record by record: a trace may be larger than memory. False if the trace can't be read.
 bool print_one(const fs::path& path, bool times) {
@@ -27,7 +31,7 @@ bool print_one(const fs::path& path, bool times) {
   trace::Record record;
   while (reader->next(record)) {
     if (record.kind < trace::Kind::kOperator) continue;  // definitions
-    if (std::puts(trace::print_record(*reader, record, {.times = times}).c_str()) < 0)
+    if (std::puts(trace::print_record(*reader, record, {.times = times, .entry_name = entry_name}).c_str()) < 0)
       return true;  // nobody reads any more
   }
   if (reader->is_truncated()) complain(reader->truncation());

@@ -1,6 +1,7 @@
 #include "device/profile.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include "base/generated/soc_names.h"
 #include "device/builtin_profiles.h"
 #include "device/settings.h"
+#include "device/version.h"
 
 namespace drydock::device {
 namespace {
@@ -64,7 +66,14 @@ void flatten(const toml::table& table, std::string_view prefix, Entries& entries
   }
 }
 
+constexpr int32_t kNpuArch = 2201;  // of the devices that profiles are made from
+
 Status parse_text(std::string_view text, std::string_view format, std::string_view origin, Entries& entries) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return Status::error(code::ACL_ERROR_PARSE_FILE,
+                         fmt::format("{}: the profile is empty: all keys are missing. Write at least `base = \"{}\"` "
+                                     "(in JSON {{\"base\": \"{}\"}}) and the keys that are to differ from there",
+                                     origin, kDefaultProfile, kDefaultProfile));
   if (format == "json") {
     try {
       const Json json = Json::parse(text);
@@ -97,10 +106,29 @@ class Reader {
   void text(std::string_view key, std::string& out) {
     take(key, true, [&](const Json& value) -> std::string {
       if (!value.is_string()) return "must be a text in quotes";
-      if (value.get_ref<const std::string&>().empty()) return "must not be empty";
-      out = value.get<std::string>();
+      const auto& text = value.get_ref<const std::string&>();
+      if (text.empty()) return "must not be empty";
+      if (std::any_of(text.begin(), text.end(), [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; }))
+        return fmt::format("is {}: it must not hold control characters", value.dump());
+      out = text;
       return "";
     });
+  }
+
+  /// A text that `parse` takes, such as a version.
+  template <class Parse>
+  void checked_text(std::string_view key, std::string& out, Parse parse) {
+    const uint32_t line = line_of(key);
+    const bool is_there = has(key);
+    text(key, out);
+    if (!is_there || !status_.is_ok()) return;
+    if (Status parsed = parse(out); !parsed.is_ok())
+      fail(code::ACL_ERROR_FILE_ATTR_INVALID, line, fmt::format("'{}': {}", key, parsed.message()));
+  }
+
+  uint32_t line_of(std::string_view key) const {
+    const auto found = entries_.find(key);
+    return found == entries_.end() ? 0 : found->second.line;
   }
 
   void count(std::string_view key, int32_t& out, int64_t least, int64_t most) {
@@ -258,6 +286,7 @@ Status parse_profile(std::string_view text, std::string_view format, std::string
   reader.count("cores.vector", result.vector_cores, 1, 1024);
   reader.count("cores.ai_cpu", result.ai_cpu_cores, 0, 1024);
   reader.count("cores.cube_mhz", result.cube_mhz, 1, 100'000);
+  const uint32_t arch_line = reader.line_of("cores.npu_arch");
   reader.count("cores.npu_arch", result.npu_arch, 1, 1'000'000);
   reader.bytes("memory.hbm_bytes", result.hbm_bytes, 1);
   if (usable_follows_chip) {
@@ -280,10 +309,17 @@ Status parse_profile(std::string_view text, std::string_view format, std::string
   reader.rate("rates.fp32_cube_tflops", result.fp32_cube_tflops);
   reader.rate("rates.vector_fp16_tflops", result.vector_fp16_tflops);
   reader.rate("rates.vector_fp32_tflops", result.vector_fp32_tflops);
-  reader.text("versions.cann", result.cann_version);
-  reader.text("versions.driver", result.driver_version);
+  Version version;
+  reader.checked_text("versions.cann", result.cann_version,
+                      [&](std::string_view value) { return parse_cann_version(value, version); });
+  reader.checked_text("versions.driver", result.driver_version,
+                      [&](std::string_view value) { return parse_driver_version(value, version); });
   reader.integer("host.operator_issue_ns", result.operator_issue_ns, 0, 1'000'000'000);
 
+  if (result.npu_arch != 0 && result.npu_arch != kNpuArch)
+    reader.fail(code::ACL_ERROR_FILE_ATTR_INVALID, arch_line,
+                fmt::format("'cores.npu_arch' is {}: the only one known is {}, of the 910B and 910C families",
+                            result.npu_arch, kNpuArch));
   check_die(reader, "memory.", result.even_die, result.hbm_bytes);
   if (has_odd_die) check_die(reader, "memory.odd_die.", result.odd_die, result.hbm_bytes);
   if (!result.soc_name.empty() && !is_soc_name(result.soc_name)) {
@@ -311,10 +347,11 @@ Status load_profile(std::string_view name_or_path, Profile& profile) {
     return parse_profile(builtin->text, "toml", builtin->name, profile);
   }
   const std::string path(name_or_path);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || !text) {
+  if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  if (!file.is_open() || file.bad() || !text) {
     return Status::error(code::ACL_ERROR_INVALID_FILE,
                          fmt::format("the profile {} can't be read: {}", path, std::strerror(errno)));
   }

@@ -41,6 +41,33 @@ Status read_visible_devices(std::string_view text, int32_t installed, std::vecto
   return Status::ok();
 }
 
+Status senseless(const char* name, std::string_view text, std::string_view rule) {
+  return Status::error(code::ACL_ERROR_RT_PARAM_INVALID, fmt::format("{}=\"{}\" makes no sense: {}", name, text, rule));
+}
+
+// Those that src/values and src/trace read for themselves: they go by a default where a text makes no sense, which must
+// not pass for what was asked.
+Status check_others() {
+  if (const char* text = environment("DRYDOCK_VALUES"); text != nullptr && *text != '\0') {
+    const std::string_view view(text);
+    if (view != "auto" && view != "full" && view != "ghost")
+      return senseless("DRYDOCK_VALUES", view, "it is one of auto, full, ghost");
+  }
+  if (const char* text = environment("DRYDOCK_VALUE_BUDGET"); text != nullptr && *text != '\0') {
+    const std::string_view view(text);
+    uint64_t bytes = 0;
+    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), bytes);
+    if (error != std::errc() || end != view.data() + view.size())
+      return senseless("DRYDOCK_VALUE_BUDGET", view,
+                       "it is a number of bytes, such as 1048576 (drydock run --value-budget takes 1MiB too)");
+  }
+  if (const char* text = environment("DRYDOCK_RECORD"); text != nullptr && *text != '\0') {
+    const std::string_view view(text);
+    if (view != "full" && view != "null") return senseless("DRYDOCK_RECORD", view, "it is one of full, null");
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Settings read_settings() {
@@ -86,6 +113,7 @@ Settings read_settings() {
     settings.guard = view == "1";
   }
 
+  fail(check_others());
   if (!settings.status.is_ok()) settings.visible_devices.clear();
   return settings;
 }

@@ -104,8 +104,7 @@ std::vector<fs::path> traces_of(const fs::path& run_folder, std::string& failure
   std::vector<fs::path> paths;
   const fs::path folder = run_folder / "traces";
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
-       entry.increment(error))
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
     if (entry->path().extension() == ".ddtrace") paths.push_back(entry->path());
   if (error) failure = fmt::format("The folder {} can't be read: {}.", folder.string(), error.message());
   std::sort(paths.begin(), paths.end());
@@ -245,9 +244,10 @@ Status open_run(const fs::path& run, bool rebuild, EntryLookup entry_of, Report&
   if (!ledger.not_kept.empty()) {
     fs::remove_all(ledger.path.parent_path(), error);
     report.ledger.clear();
-    report.problems.push_back(fmt::format("No ledger could be kept in {}: {}. It is made again from the traces "
-                                          "whenever it is asked for.",
-                                          folder.string(), ledger.not_kept));
+    report.problems.push_back(
+        fmt::format("No ledger could be kept in {}: {}. It is made again from the traces "
+                    "whenever it is asked for.",
+                    folder.string(), ledger.not_kept));
   }
   return status;
 }

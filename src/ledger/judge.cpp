@@ -1,10 +1,15 @@
 #include <algorithm>
+#include <csignal>
+#include <fstream>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
+#include "base/generated/error_codes.h"
 #include "ledger/sizes.h"
 #include "ledger/verdict.h"
+#include "trace/python_stack.h"
 
 namespace drydock::ledger {
 namespace {
@@ -185,26 +190,113 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
   verdict.advice = advise(verdict.memory_class, evidence, expandable, settings, verdict.holders, growing);
 }
 
-void judge_failure(const RunInfo& run, const std::vector<ProcessAccount>& processes, Verdict& verdict) {
-  verdict.kind = VerdictKind::kFailed;
-  for (size_t index = 0; index < processes.size(); ++index) {
-    const ProcessAccount& process = processes[index];
-    if (process.exceptions().empty()) continue;
-    verdict.process = static_cast<int>(index);
-    take_exception(process.exceptions().back(), run.working_directory, verdict);
-    break;
+bool is_users(const ProcessAccount& process, std::string_view file, std::string_view function) {
+  return !file.empty() && trace::origin_of(file, function, process.python_minor) == trace::CodeOrigin::kUser;
+}
+
+const Exception* last_exception(const ProcessAccount& process) {
+  return process.exceptions().empty() ? nullptr : &process.exceptions().back();
+}
+
+// The error to begin with: one that the exception names by its code, then one in the program's own code, then the
+// earliest. Refusals of memory are no errors here: what the program did not cope with is an out of memory.
+const ErrorKey* telling_error(const ProcessAccount& process, const Exception* exception) {
+  const ErrorKey* best = nullptr;
+  std::tuple<bool, bool, uint64_t> best_rank;
+  for (const auto& [key, tally] : process.errors()) {
+    if (key.code == code::ACL_ERROR_RT_MEMORY_ALLOCATION || key.code == code::ACL_ERROR_RT_DEVICE_OOM) continue;
+    if (exception != nullptr && tally.first_record > exception->record) continue;
+    const SourceLine line = key.line < process.lines.size() ? process.lines[key.line] : SourceLine();
+    const bool is_named = exception != nullptr && contains(exception->text, std::to_string(key.code));
+    const std::tuple rank(!is_named, !is_users(process, line.file, line.function), tally.first_record);
+    if (best != nullptr && rank >= best_rank) continue;
+    best = &key;
+    best_rank = rank;
   }
+  return best;
+}
+
+void take_error(const RunInfo& run, const ProcessAccount& process, EntryLookup entry_of, Verdict& verdict) {
+  const Exception* exception = last_exception(process);
+  const ErrorKey* error = telling_error(process, exception);
+  if (error == nullptr) return;
+  const SourceLine line = error->line < process.lines.size() ? process.lines[error->line] : SourceLine();
+  const bool is_users_line = is_users(process, line.file, line.function);
+  const std::string text = line_text(line, run.working_directory);
+  const std::string name = entry_of(error->entry).name;
+  std::string_view message = error->message;
+  if (message.starts_with(name + ": ")) message.remove_prefix(name.size() + 2);
+  verdict.evidence.push_back(
+      fmt::format("{}: {} answered {} at {}: {}",
+                  is_users_line ? "The device's first error in the program's code" : "The device's first error", name,
+                  error->code, text, message));
+  // The device works behind the program: a library often meets the error only where it waits.
+  if (exception != nullptr && is_users_line && !is_users(process, exception->file, "") &&
+      contains(exception->text, std::to_string(error->code)))
+    verdict.line = text;
+}
+
+void judge_failure(const RunInfo& run, const std::vector<ProcessAccount>& processes, EntryLookup entry_of,
+                   Verdict& verdict) {
+  verdict.kind = VerdictKind::kFailed;
+  const auto first_with = [&](auto holds) { return std::find_if(processes.begin(), processes.end(), holds); };
+  const auto has_error = [](const ProcessAccount& process) {
+    return telling_error(process, last_exception(process)) != nullptr;
+  };
+  auto decider = first_with([](const ProcessAccount& process) { return !process.exceptions().empty(); });
+  if (decider != processes.end()) take_exception(decider->exceptions().back(), run.working_directory, verdict);
+  // A parent that only says that its child failed has no error of its own.
+  const auto source = decider != processes.end() && has_error(*decider) ? decider : first_with(has_error);
+  if (decider == processes.end()) decider = source;
+  if (decider != processes.end()) verdict.process = static_cast<int>(decider - processes.begin());
+  if (source != processes.end()) take_error(run, *source, entry_of, verdict);
   const int32_t exit_code = run.exit_code.value_or(0);
   if (exit_code == 128 + 9)
     verdict.evidence.emplace_back(
         "The process was killed (SIGKILL). If nobody did that, the host ran out of its own memory: see dmesg.");
   else if (exit_code > 128 && exit_code < 128 + 65)
     verdict.evidence.push_back(fmt::format("The process was ended by signal {}.", exit_code - 128));
+  else if (!run.exit_code && run.launcher_pid > 0)
+    verdict.evidence.emplace_back("Ended unseen: drydock was killed before the program's end (exit code unknown).");
   else if (!run.exit_code && verdict.exception_type.empty())
-    verdict.evidence.emplace_back("The process ended without saying so: it was killed, or left by _exit().");
+    verdict.evidence.emplace_back(
+        "Ended unseen: the program closed no trace, so it was killed, or left by _exit() (exit code unknown).");
+}
+
+// What is not known about the device must not look like a device that was not used.
+void judge_traces(const std::vector<ProcessAccount>& processes, const UnreadTraces& unread, Verdict& verdict) {
+  uint64_t records = 0;
+  for (const ProcessAccount& process : processes) {
+    records += process.records;
+    if (process.truncated) ++verdict.truncated_traces;
+  }
+  verdict.unreadable_traces = unread.count;
+  if (unread.count > 0 || !unread.folder_failure.empty()) {
+    verdict.device_unknown =
+        processes.empty()
+            ? fmt::format("What happened on the device is unknown: {}", unread.first_reason)
+            : fmt::format("What happened on the device is known in part: {} of {} traces can't be read. {}",
+                          unread.count, unread.count + processes.size(), unread.first_reason);
+  } else if (!processes.empty() && records == 0) {
+    verdict.device_unknown =
+        fmt::format("What happened on the device is unknown: no record is left in the trace {}.{}{}",
+                    processes.front().trace_file, processes.front().problems.empty() ? "" : " ",
+                    processes.front().problems.empty() ? "" : processes.front().problems.front());
+  }
+  if (!verdict.device_unknown.empty()) verdict.evidence.push_back(verdict.device_unknown);
 }
 
 }  // namespace
+
+bool is_alive(int64_t process_id) {
+  if (process_id <= 0 || process_id > INT32_MAX || kill(static_cast<pid_t>(process_id), 0) != 0) return false;
+  // A process that ended and that nobody has waited for still takes signals. Its state stands behind its name.
+  std::ifstream file(fmt::format("/proc/{}/stat", process_id));
+  std::string text;
+  if (!std::getline(file, text)) return true;
+  const size_t name_end = text.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= text.size() || text[name_end + 2] != 'Z';
+}
 
 std::string line_text(const SourceLine& line, std::string_view working_directory) {
   if (line.file.empty()) return "unknown line";
@@ -219,21 +311,30 @@ std::string line_text(const ProcessAccount& process, trace::LineId line, std::st
   return line_text(line < process.lines.size() ? process.lines[line] : SourceLine(), working_directory);
 }
 
-Verdict judge(const RunInfo& run, const std::vector<ProcessAccount>& processes) {
+Verdict judge(const RunInfo& run, const std::vector<ProcessAccount>& processes, const UnreadTraces& unread,
+              EntryLookup entry_of) {
   Verdict verdict;
   bool finished = run.exit_code.value_or(0) == 0;
   if (!run.exit_code) {
+    const bool is_launched = run.launcher_pid > 0;
+    verdict.is_running = is_alive(run.launcher_pid);
+    // Without an exit code only closed traces say that a run came to its end.
+    if (processes.empty())
+      finished = is_launched ? verdict.is_running : unread.count == 0 && unread.folder_failure.empty();
     for (const ProcessAccount& process : processes) {
       finished = finished && process.exceptions().empty() && (process.closed || process.is_running);
       verdict.is_running = verdict.is_running || process.is_running;
     }
   }
-  if (finished) return verdict;
-  if (const std::optional<Candidate> candidate = find_out_of_memory(run, processes)) {
-    judge_out_of_memory(run, processes[static_cast<size_t>(candidate->process)], *candidate, verdict);
-  } else {
-    judge_failure(run, processes, verdict);
+  if (!finished) {
+    verdict.is_running = false;
+    if (const std::optional<Candidate> candidate = find_out_of_memory(run, processes)) {
+      judge_out_of_memory(run, processes[static_cast<size_t>(candidate->process)], *candidate, verdict);
+    } else {
+      judge_failure(run, processes, entry_of, verdict);
+    }
   }
+  judge_traces(processes, unread, verdict);
   return verdict;
 }
 

@@ -119,6 +119,9 @@ std::string heading(const Report& report) {
     }
     case VerdictKind::kRan:
       if (verdict.is_running) return fmt::format("runs so far ({})", steps_text(report));
+      // Programs of a shell (drydock env): nobody waits for them, and none has come.
+      if (!report.run.exit_code && report.processes == 0)
+        return fmt::format("nothing has run on the device ({})", ended(report));
       return fmt::format("ran to its end ({}; {})", ended(report), steps_text(report));
   }
   return "";
@@ -134,8 +137,12 @@ void add_holders(const std::vector<HolderLine>& holders, std::string_view label,
 }
 
 void add_evidence(const Verdict& verdict, Page& page) {
-  for (size_t index = 0; index < verdict.evidence.size(); ++index)
-    page.add(index == 0 ? "why" : "", verdict.evidence[index]);
+  bool is_first = true;
+  for (const std::string& sentence : verdict.evidence) {
+    if (sentence == verdict.device_unknown) continue;  // has a row of its own
+    page.add(is_first ? "why" : "", sentence);
+    is_first = false;
+  }
 }
 
 void add_out_of_memory(const Report& report, Page& page) {
@@ -155,13 +162,11 @@ void add_failure(const Report& report, Page& page) {
   const Verdict& verdict = report.verdict;
   if (!verdict.exception_text.empty()) page.add("said", verdict.exception_text);
   add_evidence(verdict, page);
-  if (report.errors.empty()) return;
-  const ErrorRow& error = report.errors.front();
-  page.add(
-      "device",
-      fmt::format(
-          "{} answered {}: {} (at {}{})", error.entry, error.code, error.message, shortened(error.line),
-          report.errors.size() > 1 ? fmt::format("; {} more errors in the ledger", report.errors.size() - 1) : ""));
+  if (report.errors.size() > 1)
+    page.add("errors",
+             fmt::format("{} different ones; the most frequent: {} answered {}, {}, at {}", report.errors.size(),
+                         report.errors.front().entry, report.errors.front().code,
+                         counted(report.errors.front().count, "time", "times"), shortened(report.errors.front().line)));
 }
 
 std::string percent(uint64_t part, uint64_t whole) {
@@ -230,8 +235,9 @@ std::string report_text(const Report& report) {
   if (verdict.kind == VerdictKind::kOutOfMemory) add_out_of_memory(report, page);
   if (verdict.kind == VerdictKind::kFailed) add_failure(report, page);
   if (report.records == 0) {
-    page.add("device", report.run.record == "null" ? "nothing was recorded: DRYDOCK_RECORD is null"
-                                                   : "not used: no process of this run called it");
+    page.add("device", !verdict.device_unknown.empty() ? verdict.device_unknown
+                       : report.run.record == "null"   ? "nothing was recorded: DRYDOCK_RECORD is null"
+                                                       : "not used: no process of this run called it");
   } else {
     page.add("peaks",
              fmt::format("allocated {}, reserved {}, workspace {}; {} in {}", human_size(report.peak_allocated_bytes),
@@ -252,8 +258,12 @@ std::string report_text(const Report& report) {
   if (report.lost > 0)
     page.add("missing", fmt::format("{} could not be written; all numbers are lower bounds",
                                     counted(report.lost, "record", "records")));
-  for (const std::string& sentence : report.problems) page.add("problem", sentence);
-  page.add("ledger", report.ledger.string());
+  if (report.records > 0 && verdict.unreadable_traces > 0)
+    page.add("missing", fmt::format("{} could not be read; all numbers are lower bounds",
+                                    counted(verdict.unreadable_traces, "trace", "traces")));
+  for (const std::string& sentence : report.problems)
+    if (report.records > 0 || !verdict.device_unknown.ends_with(sentence)) page.add("problem", sentence);
+  if (!report.ledger.empty()) page.add("ledger", report.ledger.string());
   return page.take();
 }
 

@@ -76,9 +76,9 @@ struct Verdict {
 
 /// The traces that are known of but could not be read.
 struct UnreadTraces {
-  uint64_t count = 0;           ///< files
-  std::string folder_failure;   ///< why the folder of traces can't be read; empty if it can
-  std::string first_reason;     ///< a sentence with the file and what is wrong
+  uint64_t count = 0;          ///< files
+  std::string folder_failure;  ///< why the folder of traces can't be read; empty if it can
+  std::string first_reason;    ///< a sentence with the file and what is wrong
 };
 
 /// The accounts must be finished. Entry numbers are named by `entry_of`.

@@ -29,8 +29,11 @@ std::string print_call_of(const Reader& reader, CallId id) {
   return text;
 }
 
-std::string print_content(const Reader& reader, const Record& record) {
+std::string print_content(const Reader& reader, const Record& record, const TextOptions& options) {
   const auto at = [&] { return reader.describe_line(record.line); };
+  const auto entry = [&] {
+    return options.entry_name == nullptr ? std::to_string(record.entry) : options.entry_name(record.entry);
+  };
   switch (record.kind) {
     case Kind::kOperator:
       return fmt::format("npu:{} stream {} {} {} at {}", record.device, record.stream, name_of(record.outcome),
@@ -56,10 +59,10 @@ std::string print_content(const Reader& reader, const Record& record) {
                          record.size_bytes, at());
     case Kind::kAssumed: return fmt::format("{} {} bytes at {}", name_of(record.assumption), record.size_bytes, at());
     case Kind::kEntry:
-      return fmt::format("{} subject {} detail {} at {}", record.entry, print_value(record.address),
+      return fmt::format("{} subject {} detail {} at {}", entry(), print_value(record.address),
                          print_value(record.detail), at());
     case Kind::kFailed:
-      return fmt::format("{} code {} \"{}\" at {}", record.entry, record.code, reader.string(record.text), at());
+      return fmt::format("{} code {} \"{}\" at {}", entry(), record.code, reader.string(record.text), at());
     case Kind::kStep: return {};
     case Kind::kHostFallback: return fmt::format("{} at {}", reader.string(record.text), at());
     case Kind::kPythonException:
@@ -187,7 +190,7 @@ std::string print_record(const Reader& reader, const Record& record, const TextO
     fmt::format_to(std::back_inserter(text), "{:>12}.{:03} ", record.time_ns / 1000, record.time_ns % 1000);
   }
   fmt::format_to(std::back_inserter(text), "thread {} {}", record.thread, name_of(record.kind));
-  const std::string content = print_content(reader, record);
+  const std::string content = print_content(reader, record, options);
   if (!content.empty()) text += ' ' + on_one_line(content);
   return text;
 }

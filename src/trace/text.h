@@ -11,6 +11,7 @@ namespace drydock::trace {
 struct TextOptions {
   bool times = true;         ///< each line begins with its time in microseconds; without, two runs compare
   bool definitions = false;  ///< also the records that only define ids
+  std::string (*entry_name)(uint32_t entry) = nullptr;  ///< what an entry's number means; without, the number stands
 };
 
 /// Names as the text form and the ledger print them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_command_without_device_gets_a_verdict_that_says_so(drydock, tmp_path)
     assert ledger["run"]["exit_code"] == 0
     assert ledger["run"]["processes"] == 0
     assert ledger["verdict"]["kind"] == "ran"
-    assert ledger["trace"] == {"records": 0, "bytes": 0, "lost": 0}
+    assert ledger["trace"] == {"records": 0, "bytes": 0, "lost": 0, "truncated": 0, "unreadable": 0}
 
 
 @pytest.mark.parametrize("code", [1, 3, 42, 255])
@@ -93,6 +94,11 @@ def test_a_file_that_cannot_be_executed(drydock):
         (["run", "--profile", "./none.toml", "--", "true"], "none.toml"),
         (["run", "--cann", "newest", "--", "true"], "newest"),
         (["run", "--driver", "newest", "--", "true"], "newest"),
+        (["run", "--out", "", "--", "true"], "--out"),
+        (["run", "--driver", "", "--", "true"], "--driver"),
+        (["run", "--profile=", "--", "true"], "--profile"),
+        (["env", "--values", ""], "--values"),
+        (["ledger", ""], "RUN"),
         (["ledger"], "RUN is required"),
         (["ledger", "nowhere"], "There is no run"),
         (["trace", "nowhere"], "nowhere"),
@@ -235,6 +241,40 @@ def test_a_file_that_is_no_trace(drydock, tmp_path):
     result = drydock("trace", tmp_path / "r")
     assert result.returncode == 2
     assert "holds no trace" in result.stderr
+
+
+def test_the_trace_names_entries(drydock, tmp_path):
+    program = "import ctypes; print(ctypes.CDLL('libascendcl.so').aclrtSetDevice(99))"
+    assert drydock("run", "--out", tmp_path / "r", "--", sys.executable, "-c", program).stdout == "107001\n"
+    assert "failed aclrtSetDevice code 107001" in drydock("trace", tmp_path / "r").stdout
+    ledger = drydock.ledger(tmp_path / "r")
+    assert [error["entry"] for error in ledger["errors"]] == ["aclrtSetDevice"]
+
+
+def test_a_folder_that_cannot_be_written_leaves_nothing_elsewhere(drydock, tmp_path):
+    assert drydock("run", "--out", tmp_path / "r", "--", "true").returncode == 0
+    (tmp_path / "r" / "ledger.sqlite").unlink()
+    (tmp_path / "r" / "ledger.sqlite" / "in-the-way").mkdir(parents=True)
+    (tmp_path / "temporary").mkdir()
+    result = drydock("ledger", "--rebuild", "--json", tmp_path / "r", env={"TMPDIR": str(tmp_path / "temporary")})
+    assert result.returncode == 0, result.stderr
+    ledger = json.loads(result.stdout)
+    assert ledger["ledger"] is None
+    assert "No ledger could be kept" in ledger["problems"][0]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("DRYDOCK_VALUES", "zz"), ("DRYDOCK_VALUE_BUDGET", "-1"), ("DRYDOCK_RECORD", "zz")]
+)
+def test_settings_without_sense_close_the_device(drydock, tmp_path, name, value):
+    program = (
+        f"import ctypes, os; os.environ[{name!r}] = {value!r}; acl = ctypes.CDLL('libascendcl.so')\n"
+        "acl.aclGetRecentErrMsg.restype = ctypes.c_char_p; print(acl.aclInit(None), acl.aclGetRecentErrMsg().decode())"
+    )
+    said = drydock("run", "--out", tmp_path / "r", "--", sys.executable, "-c", program).stdout
+    assert not said.startswith("0 ")
+    assert f'{name}="{value}"' in said
 
 
 def test_the_page_is_at_most_100_columns_wide(drydock, tmp_path):

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -119,6 +120,31 @@ TEST(Profile, NonsenseGetsASentence) {
   EXPECT_THAT(complaint("name = \n"), AllOf(HasSubstr("mine.toml:1"), HasSubstr("not valid TOML")));
 }
 
+TEST(Profile, VersionsAndTextsFollowTheRulesOfTheOptions) {
+  const std::string base = "base = \"ascend910c\"\n";
+  EXPECT_THAT(complaint(base + "[versions]\ncann = \"x\"\n"),
+              AllOf(HasSubstr("mine.toml:3"), HasSubstr("'versions.cann'"), HasSubstr("CANN version \"x\"")));
+  EXPECT_THAT(complaint(base + "[versions]\ndriver = \"newest\"\n"),
+              AllOf(HasSubstr("mine.toml:3"), HasSubstr("driver version \"newest\"")));
+  EXPECT_THAT(complaint(base + "name = \"a\\nb\"\n"), AllOf(HasSubstr("'name'"), HasSubstr("control characters")));
+  EXPECT_THAT(complaint(base + "name = \"a\\u001b[2J\"\n"), HasSubstr("control characters"));
+  EXPECT_THAT(complaint(base + "[cores]\nnpu_arch = 2202\n"), AllOf(HasSubstr("mine.toml:3"), HasSubstr("2201")));
+  Profile profile;
+  EXPECT_TRUE(parse(base + "[versions]\ncann = \"8.3.RC1\"\ndriver = \"25.3.RC1\"\n", profile).is_ok());
+  EXPECT_EQ(profile.cann_version, "8.3.RC1");
+}
+
+TEST(Profile, AnEmptyOneIsCalledEmpty) {
+  for (const char* text : {"", " \n\t\n"})
+    EXPECT_THAT(complaint(text), AllOf(HasSubstr("is empty"), HasSubstr("base = \"ascend910c\"")));
+  const std::string path = testing::TempDir() + "/device_profile_empty.toml";
+  std::ofstream file(path);
+  file.close();
+  Profile profile;
+  EXPECT_THAT(load_profile(path, profile).message(), HasSubstr("is empty"));
+  std::filesystem::remove(path);
+}
+
 TEST(Profile, NonsensicalJsonGetsASentence) {
   Profile profile;
   EXPECT_EQ(parse_profile("[1, 2]", "json", "mine.json", profile).code(), code::ACL_ERROR_PARSE_FILE);
@@ -158,7 +184,8 @@ class SettingsTest : public testing::Test {
   void SetUp() override { clear(); }
   void TearDown() override { clear(); }
   static void clear() {
-    for (const char* name : {"DRYDOCK_PROFILE", "DRYDOCK_DEVICES", "DRYDOCK_GUARD", "ASCEND_RT_VISIBLE_DEVICES"}) {
+    for (const char* name : {"DRYDOCK_PROFILE", "DRYDOCK_DEVICES", "DRYDOCK_GUARD", "DRYDOCK_VALUES",
+                             "DRYDOCK_VALUE_BUDGET", "DRYDOCK_RECORD", "ASCEND_RT_VISIBLE_DEVICES"}) {
       unsetenv(name);
     }
   }
@@ -198,6 +225,23 @@ TEST_F(SettingsTest, NonsenseIsKeptAsAStatus) {
   clear();
   set("DRYDOCK_GUARD", "yes");
   EXPECT_THAT(read_settings().status.message(), HasSubstr("DRYDOCK_GUARD"));
+  for (const auto& [name, text] : {std::pair("DRYDOCK_VALUES", "zz"),
+                                   {"DRYDOCK_VALUE_BUDGET", "-1"},
+                                   {"DRYDOCK_VALUE_BUDGET", "lots"},
+                                   {"DRYDOCK_RECORD", "zz"}}) {
+    clear();
+    set(name, text);
+    EXPECT_THAT(read_settings().status.message(), HasSubstr(std::string(name) + "=\"" + text + "\""));
+    EXPECT_THAT(read_settings().visible_devices, IsEmpty());
+  }
+  clear();
+  for (const auto& [name, text] : {std::pair("DRYDOCK_VALUES", "ghost"),
+                                   {"DRYDOCK_VALUES", ""},
+                                   {"DRYDOCK_VALUE_BUDGET", "4096"},
+                                   {"DRYDOCK_RECORD", "null"}}) {
+    set(name, text);
+    EXPECT_TRUE(read_settings().status.is_ok()) << name << text;
+  }
   clear();
   set("DRYDOCK_PROFILE", "/nowhere/x.toml");
   const Settings settings = read_settings();

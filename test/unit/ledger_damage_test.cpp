@@ -13,8 +13,10 @@
 namespace drydock::ledger {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 namespace fs = std::filesystem;
 
@@ -167,6 +169,53 @@ TEST(DamagedTrace, TracesWithoutARunFileStillMakeALedger) {
   EXPECT_THAT(report.problems[0], HasSubstr("run.json can't be read"));
 }
 
+TEST(DamagedTrace, WhatCannotBeReadIsNoUnusedDevice) {
+  SyntheticRun run;
+  run.info().exit_code = 0;
+  run.record(record_something);
+  const std::string trace = run.trace();
+  const std::string whole = bytes_of(trace);
+  std::string other_version = whole;
+  other_version[8] = 0x77;
+  for (const std::string& bytes : {other_version, std::string(), whole.substr(0, 100), std::string("something else")}) {
+    write_file(trace, bytes);
+    const Report report = run.report();
+    EXPECT_EQ(report.verdict.unreadable_traces, 1U);
+    ASSERT_EQ(report.verdict.evidence.size(), 1U);
+    EXPECT_THAT(report.verdict.evidence[0], AllOf(HasSubstr("on the device is unknown"), HasSubstr(trace)));
+    EXPECT_THAT(report_text(report), AllOf(HasSubstr("is unknown"), Not(HasSubstr("not used"))));
+    EXPECT_THAT(report_json(report), HasSubstr("\"unreadable\": 1"));
+  }
+  write_file(trace, whole.substr(0, trace::kHeaderBytes));
+  EXPECT_THAT(report_text(run.report()), AllOf(HasSubstr("is unknown"), Not(HasSubstr("not used"))));
+
+  fs::remove_all(run.path() + "/traces");
+  const Report missing = run.report();
+  EXPECT_THAT(report_text(missing), AllOf(HasSubstr("is unknown"), Not(HasSubstr("not used"))));
+  EXPECT_THAT(missing.problems.at(0), HasSubstr("/traces can't be read"));
+  write_file(run.path() + "/traces", "a file");
+  EXPECT_THAT(report_text(run.report()), Not(HasSubstr("not used")));
+
+  fs::remove(run.path() + "/traces");
+  fs::create_directory(run.path() + "/traces");
+  const Report unused = run.report();
+  EXPECT_THAT(report_text(unused), HasSubstr("not used"));
+  EXPECT_TRUE(unused.problems.empty());
+}
+
+TEST(DamagedTrace, ACutWithinARecordIsCountedWhereNoRecordIsLost) {
+  SyntheticRun run;
+  run.info().exit_code = 0;
+  run.record(record_something);
+  EXPECT_EQ(run.report().verdict.truncated_traces, 0U);
+  const std::string whole = bytes_of(run.trace());
+  write_file(run.trace(), whole.substr(0, trace::kHeaderBytes + 332));
+  const Report report = run.report();
+  EXPECT_EQ(report.lost, 0U);
+  EXPECT_EQ(report.verdict.truncated_traces, 1U);
+  EXPECT_THAT(report_json(report), HasSubstr("\"truncated\": 1"));
+}
+
 TEST(DamagedTrace, NothingReadableIsAnError) {
   const trace::RunFolder folder;
   fs::create_directory(folder.path() + "/traces");
@@ -187,7 +236,7 @@ TEST(Ledger, AFailedWriteLeavesTheOldLedgerAndNoDraft) {
   EXPECT_EQ(files, 3U);
 }
 
-TEST(Ledger, IsWrittenElsewhereWhereTheFolderCantBe) {
+TEST(Ledger, IsMadeButNotKeptWhereTheFolderCantBeWritten) {
   SyntheticRun run;
   run.info().exit_code = 0;
   run.record(record_something);
@@ -198,9 +247,12 @@ TEST(Ledger, IsWrittenElsewhereWhereTheFolderCantBe) {
   Report report;
   const Status status = open_run(run.path(), true, test_entry, report);
   ASSERT_TRUE(status.is_ok()) << status.message();
-  EXPECT_NE(report.ledger, ledger);
+  EXPECT_TRUE(report.ledger.empty()) << report.ledger;
   EXPECT_EQ(report.blocks, 20U);
-  fs::remove_all(report.ledger.parent_path());
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0], HasSubstr("No ledger could be kept in " + run.path()));
+  for (const auto& entry : fs::directory_iterator(fs::temp_directory_path()))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("drydock-ledger-")) << entry.path();
 }
 
 TEST(Ledger, HoldsTheTablesThatTheDocumentationNames) {

@@ -1,5 +1,6 @@
 #include <array>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -127,6 +128,7 @@ TEST(Report, LongNamesNeitherBreakThePageNorHideTheEnd) {
 TEST(Report, SaysThatNoDeviceWasUsed) {
   SyntheticRun run;
   run.info().exit_code = 0;
+  std::filesystem::create_directory(run.path() + "/traces");
   const Report report = run.report();
   EXPECT_EQ(report.processes, 0U);
   EXPECT_THAT(report_text(report), HasSubstr("not used: no process of this run called it"));
