@@ -84,7 +84,8 @@ def measure_long(folder: Path, steps: int) -> None:
         f"{steps} steps: {measured.wall_s:.1f} s wall in all, {measured.train_s:.1f} s training, "
         f"{measured.resident_bytes / 2**30:.2f} GiB resident"
     )
-    print(f"trace: {size_bytes / 2**20:.1f} MiB for {calls:,} operators: {size_bytes / calls * 1e6 / 2**20:.1f} MiB a million")
+    per_million = size_bytes / calls * 1e6 / 2**20
+    print(f"trace: {size_bytes / 2**20:.1f} MiB for {calls:,} operators: {per_million:.1f} MiB a million")
 
 
 def main() -> None:

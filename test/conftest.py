@@ -29,7 +29,11 @@ class ProgramRun:
     def ledger(self) -> dict:
         """Return the run's ledger as `drydock ledger --json` prints it."""
         shown = subprocess.run(
-            [self.command, "ledger", str(self.folder), "--json"], capture_output=True, text=True, check=True, timeout=120
+            [self.command, "ledger", str(self.folder), "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
         )
         return json.loads(shown.stdout)
 

@@ -14,10 +14,17 @@ pytest_plugins = ["isolated_command"]
 WAITS = "import signal, sys, time; {}; print('ready', flush=True); time.sleep(30)"
 
 
+def take_signals() -> None:
+    """What a shell's background jobs ignore, and hand on to their children, is not ignored here."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def start(drydock, code, **options):
     process = subprocess.Popen(
         [str(drydock.binary), "run", "--out", "r", "--", sys.executable, "-c", code],
-        cwd=drydock.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+        cwd=drydock.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=take_signals, **options,
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
     return process
@@ -55,6 +62,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(drydock):
     )
     pid, terminal = pty.fork()
     if pid == 0:
+        take_signals()
         os.chdir(drydock.work)
         os.execv(drydock.binary, ["drydock", "run", "--", sys.executable, "-c", code])
     output = b""

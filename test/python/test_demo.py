@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ def test_the_demo_dies_of_fragmentation_and_the_advice_cures_it(run_program: Cal
     assert (verdict["kind"], verdict["class"]) == ("oom", "fragmentation")
     assert verdict["step"] >= 10
     assert verdict["reserved_bytes"] - verdict["allocated_bytes"] >= verdict["requested_bytes"]
-    assert os.path.basename(verdict["line"]).startswith("dpo_7b.py:")
+    assert Path(verdict["line"]).name.startswith("dpo_7b.py:")
     settings = [advice["env"] for advice in verdict["advice"] if advice.get("env")]
     assert settings[0] == {"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"}
 

@@ -29,8 +29,9 @@ def test_a_program_runs_and_its_ledger_balances(run_program: Callable, program: 
     assert ledger["run"]["steps"] == steps
     operators = ledger["operators"]
     assert operators["calls"] > 0
-    assert operators["computed"] + operators["ghost"] + operators["assumed"] + operators["refused_calls"] == (
-        operators["calls"]
+    assert (
+        operators["computed"] + operators["ghost"] + operators["assumed"] + operators["refused_calls"]
+        == (operators["calls"])
     )
     memory = ledger["memory"]
     assert 0 < memory["peak_allocated_bytes"] <= memory["peak_reserved_bytes"]
@@ -183,7 +184,9 @@ def test_a_profile_of_ones_own(run_program: Callable, tmp_path: Path) -> None:
     profile = tmp_path / "big.toml"
     profile.write_text('base = "ascend910c"\nname = "big"\n[memory]\nhbm_bytes = 103079215104\nhbm_tbs = 1.8\n')
     run = run_program(
-        "import torch\nx = torch.empty(70 << 30, dtype=torch.uint8, device='npu')\nprint(torch.npu.mem_get_info()[1])\n",
+        "import torch\n"
+        "x = torch.empty(70 << 30, dtype=torch.uint8, device='npu')\n"
+        "print(torch.npu.mem_get_info()[1])\n",
         options=("--profile", str(profile)),
     )
     assert run.exit_code == 0, run.stderr

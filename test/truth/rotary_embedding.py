@@ -36,9 +36,7 @@ def peaks(hidden_size: int, iterations: int = 10) -> list[int]:
 
     def forward_and_backward() -> None:
         outputs = apply_rotary_emb(query, key, frequencies)
-        torch.autograd.grad(
-            outputs, (query, key), (query_gradient, key_gradient), allow_unused=True, retain_graph=True
-        )
+        torch.autograd.grad(outputs, (query, key), (query_gradient, key_gradient), allow_unused=True, retain_graph=True)
 
     found = []
     for _ in range(iterations):

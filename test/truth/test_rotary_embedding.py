@@ -18,9 +18,9 @@ PROGRAM = Path(__file__).with_name("rotary_embedding.py")
     ids=["head size 16", "head size 64", "head size 256"],
 )
 def test_peak_is_the_measured_one(drydock_command: str, tmp_path: Path, hidden_size: int, measured_mib: float) -> None:
+    options = ["--profile", "ascend910b4", "--out", str(tmp_path / "run")]
     run = subprocess.run(
-        [drydock_command, "run", "--profile", "ascend910b4", "--out", str(tmp_path / "run"), "--"]
-        + [sys.executable, str(PROGRAM), str(hidden_size)],
+        [drydock_command, "run", *options, "--", sys.executable, str(PROGRAM), str(hidden_size)],
         capture_output=True,
         text=True,
         timeout=300,

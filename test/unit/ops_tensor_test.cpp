@@ -1,9 +1,9 @@
-#include "ops/tensor.h"
+#include <cstring>
+#include <limits>
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <limits>
+#include "ops/tensor.h"
 
 namespace drydock::ops {
 namespace {
