@@ -14,7 +14,7 @@ Executor::Executor(uint32_t operator_index, std::span<const Arg> args, trace::Ca
     many_args_.assign(args.begin(), args.end());
   }
   for (Arg& arg : this->args()) {
-    if (arg.kind == ArgKind::kString && arg.text != nullptr) arg.text = texts_.emplace_back(arg.text).c_str();
+    if (arg.kind == ArgKind::kString && arg.text != nullptr) arg.text = texts_.emplace_front(arg.text).c_str();
   }
   fingerprint_ = fingerprint_of_objects();
 }

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <forward_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,8 +51,8 @@ class Executor {
   bool repeatable_ = false;
   uint64_t fingerprint_ = 0;  ///< of the generations of all objects
   std::array<Arg, kFewArgs> few_args_;
-  std::vector<Arg> many_args_;  ///< used instead when there are more
-  std::deque<std::string> texts_;
+  std::vector<Arg> many_args_;            ///< used instead when there are more
+  std::forward_list<std::string> texts_;  ///< none for nearly all operators, and then no allocation
 };
 
 /// Lives as long as the process. Thread-safe.
