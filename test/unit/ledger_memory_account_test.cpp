@@ -28,6 +28,22 @@ OutOfMemory refusal(DriverMemory kind, uint64_t requested_bytes, uint64_t free_b
   return event;
 }
 
+TEST(MemoryAccount, ABlockGivenAsWorkspaceStaysAllocatedAndCountsAsWorkspaceWhileItLives) {
+  MemoryAccount memory(0);
+  memory.driver_allocated(segment(DriverMemory::kMalloc, kBase, 0, 20 * kMiB));
+  memory.block_allocated(kBase, 8 * kMiB, false, 1);
+  memory.workspace_given(kBase);
+  memory.workspace_given(kBase);         // the next operator gets the same block
+  memory.workspace_given(kBase + kMiB);  // no block begins there
+  EXPECT_EQ(memory.allocated_bytes(), 8 * kMiB);
+  memory.block_freed(kBase);
+  memory.block_allocated(kBase, 2 * kMiB, false, 1);
+  memory.workspace_given(kBase);
+  memory.finish();
+  EXPECT_EQ(memory.allocated_bytes(), 2 * kMiB);
+  EXPECT_EQ(memory.peak_workspace_bytes(), 8 * kMiB);
+}
+
 TEST(MemoryAccount, CountsAllocatedAndReservedLikeTheCachingAllocator) {
   MemoryAccount memory(0);
   memory.driver_allocated(segment(DriverMemory::kMalloc, kBase, 0, 20 * kMiB));
