@@ -231,8 +231,7 @@ def test_threads_have_lines_of_their_own(run):
     lines = run(
         """\
         import threading
-        from prelude import line
-        line()  # the first call checks the interpreter's layout; others that come meanwhile get no line
+        from prelude import line; line()  # checks the layout; threads that come meanwhile would get no line
         wrong = []
         def work(number):
             names = {"line": line}
