@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -125,5 +126,20 @@ void computed_operator_of_64_integers(benchmark::State& state) {
   }
 }
 BENCHMARK(computed_operator_of_64_integers);
+
+void memcpy_of_1_kib(benchmark::State& state, int32_t kind) {
+  open_device();
+  void* memory = nullptr;
+  if (!entries::aclrtMalloc(&memory, 1024, 0).is_ok()) std::abort();
+  std::array<char, 1024> host{};
+  const bool to_device = kind == 1;
+  CountedAllocations counted(state);
+  for (auto _ : state) {
+    static_cast<void>(to_device ? entries::aclrtMemcpy(memory, 1024, host.data(), 1024, kind)
+                                : entries::aclrtMemcpy(host.data(), 1024, memory, 1024, kind));
+  }
+}
+BENCHMARK_CAPTURE(memcpy_of_1_kib, host_to_device, 1);
+BENCHMARK_CAPTURE(memcpy_of_1_kib, device_to_host, 2);
 
 }  // namespace
