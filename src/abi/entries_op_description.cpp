@@ -9,9 +9,9 @@
 #include "abi/entry_arguments.h"
 #include "abi/generated/entries.h"
 #include "base/data_type.h"
+#include "base/element_types.h"
 #include "base/generated/error_codes.h"
 #include "base/handle_pool.h"
-#include "ops/element_types.h"
 
 // The objects in which a client describes a legacy (aclop) operator: tensor descriptions, buffers, attributes. They are
 // kept and answered; the operators themselves are refused.
@@ -247,8 +247,8 @@ Status aclopSetAttrString(void* attr, const char* attr_name, const char* attr_va
 
 size_t aclDataTypeSize(int32_t data_type) { return static_cast<size_t>(bytes_of(static_cast<DataType>(data_type), 1)); }
 
-float aclFloat16ToFloat(uint16_t value) { return ops::kernels::float_of(ops::kernels::Float16{value}); }
+float aclFloat16ToFloat(uint16_t value) { return float_of(Float16{value}); }
 
-uint16_t aclFloatToFloat16(float value) { return ops::kernels::float16_of(value).bits; }
+uint16_t aclFloatToFloat16(float value) { return float16_of(value).bits; }
 
 }  // namespace drydock::entries

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "ops/element_types.h"
+#include "base/element_types.h"
 
 namespace drydock::ops::kernels {
 namespace {

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/element_types.h"
+
 namespace drydock::ops {
 namespace {
 
@@ -11,24 +13,6 @@ template <class T>
 T load(const Scalar& scalar) {
   T value;
   std::memcpy(&value, scalar.bytes.data(), sizeof value);
-  return value;
-}
-
-float half_to_float(uint16_t bits) {
-  const int exponent = bits >> 10 & 0x1f;
-  const int mantissa = bits & 0x3ff;
-  const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
-  if (exponent == 0x1f) {
-    return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
-  }
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
-  return sign * std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
-}
-
-float bfloat16_to_float(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
   return value;
 }
 
@@ -57,8 +41,8 @@ double Scalar::as_double() const {
     case DataType::kDouble:
     case DataType::kComplex128: return load<double>(*this);
     case DataType::kFloat16:
-    case DataType::kComplex32: return static_cast<double>(half_to_float(load<uint16_t>(*this)));
-    case DataType::kBFloat16: return static_cast<double>(bfloat16_to_float(load<uint16_t>(*this)));
+    case DataType::kComplex32: return static_cast<double>(float_of(load<Float16>(*this)));
+    case DataType::kBFloat16: return static_cast<double>(float_of(load<BFloat16>(*this)));
     case DataType::kUInt64: return static_cast<double>(load<uint64_t>(*this));
     default: return static_cast<double>(as_int64());
   }

@@ -1,25 +1,21 @@
 #include "values/element.h"
 
-#include <bit>
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#include "base/element_types.h"
 
 namespace drydock::values {
 namespace {
 
-uint16_t bfloat16_bits(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
-}
-
-// For the readings of ghosts, which are far from the ends of the range: normal halves only.
-uint16_t half_bits(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = bits >> 16 & 0x8000U;
-  const uint32_t magnitude = bits & 0x7fffffffU;
-  if (magnitude < 0x38800000U) return static_cast<uint16_t>(sign);             // below the normal halves: zero
-  if (magnitude >= 0x477fe000U) return static_cast<uint16_t>(sign | 0x7bffU);  // the largest half
-  return static_cast<uint16_t>(sign | (magnitude - 0x38000000U + 0xfffU + (magnitude >> 13 & 1U)) >> 13);
+// A ghost never reads as infinite: what a half can't hold reads as its largest, what is below its normal numbers as
+// zero.
+float held_by_half(float value) {
+  constexpr float kLargest = 65504;
+  constexpr float kSmallestNormal = 0x1p-14F;
+  return std::abs(value) < kSmallestNormal ? std::copysign(0.0F, value) : std::clamp(value, -kLargest, kLargest);
 }
 
 template <class T>
@@ -36,8 +32,8 @@ void put_element(unsigned char* element, DataType dtype, double value) noexcept 
     case DataType::kDouble:
     case DataType::kComplex128: put(element, value); break;
     case DataType::kFloat16:
-    case DataType::kComplex32: put(element, half_bits(static_cast<float>(value))); break;
-    case DataType::kBFloat16: put(element, bfloat16_bits(static_cast<float>(value))); break;
+    case DataType::kComplex32: put(element, float16_of(held_by_half(static_cast<float>(value))).bits); break;
+    case DataType::kBFloat16: put(element, bfloat16_of(static_cast<float>(value)).bits); break;
     case DataType::kFloat8E4M3FN: put(element, static_cast<uint8_t>(value == 0 ? 0 : 0x38)); break;
     case DataType::kFloat8E5M2: put(element, static_cast<uint8_t>(value == 0 ? 0 : 0x3C)); break;
     case DataType::kBool: put(element, static_cast<uint8_t>(value != 0 ? 1 : 0)); break;

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/element_types.h"
+#include "base/element_types.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
 

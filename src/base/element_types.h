@@ -10,7 +10,7 @@
 
 // The element types as C++ types, and their conversion to and from compute values.
 
-namespace drydock::ops::kernels {
+namespace drydock {
 
 struct Bool {
   uint8_t byte;
@@ -89,4 +89,4 @@ inline S to_element(C value) {
   }
 }
 
-}  // namespace drydock::ops::kernels
+}  // namespace drydock
