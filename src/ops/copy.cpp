@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "ops/kernel_access.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Copies, conversions, and the joining and splitting of tensors. All are copies between views.
 

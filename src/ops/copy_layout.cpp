@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "ops/kernel_access.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Rearrangements: each output element is one input element (or a constant), at another place.
 

@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Activation functions; scalar parameters are further operands. Integers compute in fp32.
 

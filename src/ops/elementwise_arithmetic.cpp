@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Sums, products, quotients, remainders and powers of tensors and scalars.
 
@@ -143,6 +143,10 @@ Status multiply(KernelCall& call) {
 
 Status divide(KernelCall& call) { return apply_floating<2>(call, kTrueDivide); }
 
+Status floor_divide(KernelCall& call) {
+  return apply<2>(call, Domain::kAny, []<class C>(C a, C b) { return floor_quotient(a, b); });
+}
+
 Status divide_with_mode(KernelCall& call) {
   switch (call.integer(0)) {
     case 0: return divide(call);
@@ -158,10 +162,6 @@ Status divide_with_mode(KernelCall& call) {
     case 2: return floor_divide(call);
     default: return invalid(call, "mode must be 0 (true division), 1 (truncate) or 2 (floor)");
   }
-}
-
-Status floor_divide(KernelCall& call) {
-  return apply<2>(call, Domain::kAny, []<class C>(C a, C b) { return floor_quotient(a, b); });
 }
 
 Status remainder(KernelCall& call) {

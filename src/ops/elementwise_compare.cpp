@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Comparisons, logic, bits and classification of elements.
 

@@ -1,5 +1,5 @@
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Choices between elements: where, masked fill, clamp. Their results are elements of the inputs, not sums of them.
 

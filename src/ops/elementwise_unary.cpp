@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Functions of one element. The floating ones compute integers in fp32.
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "ops/kernel_access.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Tensors made from numbers alone: constants, sequences, identity, triangles.
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Operators on lists of tensors: one element-wise operation for each, and the checks of mixed-precision training.
 

@@ -1,7 +1,7 @@
 #include "ops/index.h"
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Reads at given places: gather, index_select, embedding, take, and indexing by several tensors at once.
 

@@ -1,6 +1,6 @@
 #include "ops/elementwise.h"
 #include "ops/index.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Writes at given places along one dimension: scatter and its reductions, index_add, index_fill, index_copy.
 

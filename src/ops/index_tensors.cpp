@@ -1,6 +1,6 @@
 #include "ops/elementwise.h"
 #include "ops/index.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Indexing by a list of tensors (index, index_put), by flat numbers (put), by masks, and by tuples of numbers.
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ops/kernel_access.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Random integers, permutations and draws, from a Philox4x32-10 counter generator keyed by the call's seed and offset.
 // The same seed gives the same values in every run; they need not be the values that a real device draws.

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 
 // Sums, means, products, norms, and the truth of all or any.
 

@@ -1,5 +1,5 @@
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 #include "ops/reduce.h"
 
 // Maximum and minimum, with and without where they are. NaN counts as the extremum, the first of equals is reported.

@@ -1,5 +1,5 @@
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 #include "ops/reduce.h"
 
 // Running sums, products, maxima and minima along one dimension.

@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "ops/elementwise.h"
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 #include "ops/reduce.h"
 #include "ops/sort.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 #include "ops/reduce.h"
 
 // Sorting and selection by rank along one dimension.

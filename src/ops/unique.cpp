@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/kernels.h"
+#include "ops/kernel_call.h"
 #include "ops/reduce.h"
 #include "ops/sort.h"
 

@@ -1,4 +1,4 @@
-#include "ops/kernels.h"
+#include "ops/generated/kernels.h"
 #include "ops_call_builder.h"
 
 namespace drydock::ops::kernels {

@@ -33,7 +33,10 @@ _OWN_NAMES = ("workspaceSize", "executor", "workspace", "stream", "args")
 
 
 def generate(spec: Spec) -> dict[str, str]:
-    files = {"src/ops/generated/operator_rows.cpp": _rows_source(spec)}
+    files = {
+        "src/ops/generated/operator_rows.cpp": _rows_source(spec),
+        "src/ops/generated/kernels.h": _kernels_header(spec),
+    }
     operators = list(enumerate(spec.operators))
     for index, path in enumerate(door_files(spec)):
         first = len(operators) * index // DOOR_FILES
@@ -64,19 +67,44 @@ def _kind(arg: OperatorArg, where: str) -> tuple[str, str]:
     return kind
 
 
-def _rows_source(spec: Spec) -> str:
-    kernels = sorted({operator.kernel for operator in spec.operators if operator.kernel})
+def _kernels_header(spec: Spec) -> str:
+    families: dict[str, set[str]] = {}
+    declared: set[str] = set()
+    for row in spec.kernels.values():
+        if row.kernel and row.kernel not in declared:
+            declared.add(row.kernel)
+            families.setdefault(row.family, set()).add(row.kernel)
     lines = [
         BANNER,
+        "// The kernels that the rows of spec/kernels/ name. A kernel computes one call on host memory; it finds its",
+        "// operands by position, so that it serves every operator with the same meaning: tensor, scalar and in-place",
+        "// forms. It answers kNotComputed (kernel_access.h) before it wrote anything if it does not know the element",
+        "// types, and kParameterInvalid if shapes or index values are wrong; it never reads or writes outside a view.",
+        "// Kernels have no state and may run in any thread.",
+        "",
+        "#pragma once",
+        "",
+        '#include "base/status.h"',
         '#include "ops/kernel_call.h"',
+        "",
+        "namespace drydock::ops::kernels {",
+        "",
+    ]
+    for family, kernels in sorted(families.items()):
+        declarations = [f"Status {kernel}(KernelCall& call);" for kernel in sorted(kernels)]
+        lines += [f"// spec/kernels/{family}.csv", *declarations, ""]
+    return "\n".join([*lines, "}  // namespace drydock::ops::kernels", ""])
+
+
+def _rows_source(spec: Spec) -> str:
+    lines = [
+        BANNER,
+        '#include "ops/generated/kernels.h"',
         '#include "ops/operator_row.h"',
         "",
         "namespace drydock::ops {",
         "",
     ]
-    if kernels:
-        lines += ["namespace kernels {", "", *(f"Status {kernel}(KernelCall& call);" for kernel in kernels), ""]
-        lines += ["}  // namespace kernels", ""]
     lines += ["namespace {", "", "using enum ArgKind;", "using enum ArgDirection;", ""]
     for index, operator in enumerate(spec.operators):
         if operator.args:

@@ -57,12 +57,20 @@ class OperatorArg:
 @dataclass(frozen=True)
 class Operator:
     name: str
-    operator_class: str  # "modelled" where spec/kernels.csv names a kernel
+    operator_class: str  # "modelled" where spec/kernels/ names a kernel
     args: tuple[OperatorArg, ...]
     workspace_bytes: int
     kernel: str
     assumed: str
     reason: str
+    where: str
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    kernel: str  # function, or "" for a row that gives `assumed` alone
+    assumed: str
+    family: str  # name of the table, and of the source file or folder below src/ops/
     where: str
 
 
@@ -166,18 +174,17 @@ class Spec:
         return result
 
     @cached_property
-    def kernels(self) -> dict[str, tuple[str, str, str]]:
-        """Operator -> (kernel function or "", assumed value, place). The table may be absent."""
-        table: dict[str, tuple[str, str, str]] = {}
-        if not (self.folder / "kernels.csv").is_file():
-            return table
-        for where, row in self.rows("kernels.csv", ("operator", "kernel", "assumed")):
-            if row["operator"] in table:
-                raise SpecError(f"{where}: {row['operator']} has two rows")
-            assumed = row["assumed"] or "default"
-            if assumed not in ASSUMED_VALUES:
-                raise SpecError(f"{where}: assumed '{assumed}' is none of {', '.join(ASSUMED_VALUES)}")
-            table[row["operator"]] = (row["kernel"], assumed, where)
+    def kernels(self) -> dict[str, KernelRow]:
+        """Operator -> its row in spec/kernels/<family>.csv. The folder may be absent."""
+        table: dict[str, KernelRow] = {}
+        for path in sorted((self.folder / "kernels").glob("*.csv")):
+            for where, row in self.rows(f"kernels/{path.name}", ("operator", "kernel", "assumed")):
+                if row["operator"] in table:
+                    raise SpecError(f"{where}: {row['operator']} has a row already: {table[row['operator']].where}")
+                assumed = row["assumed"] or "default"
+                if assumed not in ASSUMED_VALUES:
+                    raise SpecError(f"{where}: assumed '{assumed}' is none of {', '.join(ASSUMED_VALUES)}")
+                table[row["operator"]] = KernelRow(row["kernel"], assumed, path.stem, where)
         return table
 
     @cached_property
@@ -197,7 +204,8 @@ class Spec:
                 raise SpecError(f"{where}: {name}: class '{operator_class}' is none of {', '.join(OPERATOR_CLASSES)}")
             if (operator_class == "ghost") != (row["reason"] == ""):
                 raise SpecError(f"{where}: {name}: a refused operator needs a reason, others take none")
-            kernel, assumed, _ = self.kernels.get(name, ("", "default", ""))
+            row_of_kernel = self.kernels.get(name)
+            kernel, assumed = (row_of_kernel.kernel, row_of_kernel.assumed) if row_of_kernel else ("", "default")
             reason = row["reason"]
             if operator_class == "ghost":
                 operator_class = "modelled" if kernel else "ghost"
@@ -209,9 +217,9 @@ class Spec:
                 raise SpecError(f"{where}: {name}: workspace_bytes is a whole number of bytes")
             workspace_bytes = int(row["workspace_bytes"])
             result.append(Operator(name, operator_class, args, workspace_bytes, kernel, assumed, reason, where))
-        for name, (_, _, where) in self.kernels.items():
+        for name, kernel_row in self.kernels.items():
             if name not in seen:
-                raise SpecError(f"{where}: {name} has no row in spec/operators.csv")
+                raise SpecError(f"{kernel_row.where}: {name} has no row in spec/operators.csv")
         return result
 
 
