@@ -5,47 +5,13 @@
 
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
+#include "ops/random/philox.h"
 
-// Random integers, permutations and draws, from a Philox4x32-10 counter generator keyed by the call's seed and offset.
-// The same seed gives the same values in every run; they need not be the values that a real device draws.
+// Random integers, permutations and draws. The same seed gives the same values in every run.
 // Floating distributions (uniform, normal) are left to ghosts: they fill weights, which nothing decides by.
 
 namespace drydock::ops::kernels {
 namespace {
-
-class Philox {
- public:
-  Philox(uint64_t seed, uint64_t offset) : seed_(seed), offset_(offset) {}
-
-  /// 64 random bits that depend on seed, offset and `index` alone.
-  uint64_t bits(uint64_t index) const {
-    std::array<uint32_t, 4> counter = {static_cast<uint32_t>(offset_), static_cast<uint32_t>(offset_ >> 32),
-                                       static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32)};
-    uint32_t key0 = static_cast<uint32_t>(seed_);
-    uint32_t key1 = static_cast<uint32_t>(seed_ >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
-      const uint64_t product1 = uint64_t{0xCD9E8D57} * counter[2];
-      counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
-                 static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
-      key0 += 0x9E3779B9;
-      key1 += 0xBB67AE85;
-    }
-    return static_cast<uint64_t>(counter[1]) << 32 | counter[0];
-  }
-
-  /// Uniform in [0, 1).
-  double unit(uint64_t index) const { return static_cast<double>(bits(index) >> 11) * 0x1p-53; }
-  /// Uniform in [0, range); all 64 bits if range is 0. The bias of at most range / 2^64 does not matter here.
-  uint64_t below(uint64_t range, uint64_t index) const {
-    if (range == 0) return bits(index);
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(bits(index)) * range) >> 64);
-  }
-
- private:
-  uint64_t seed_;
-  uint64_t offset_;
-};
 
 /// Seed and offset as the n-th and following integer arguments.
 Philox generator_of_integers(const KernelCall& call, int first) {
