@@ -1,5 +1,8 @@
 #include "ops/index.h"
 
+#include <algorithm>
+
+#include "base/thread_pool.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -180,10 +183,14 @@ Status embedding(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(checked_indices(call, call.operand(1), weight.dims[0], &indices));
   const Rows rows(out, out.dims.size() - 1);
   if (rows.count() != static_cast<int64_t>(indices.size())) return shapes_do_not_fit(call);
-  for (size_t k = 0; k < indices.size(); ++k) {
-    const TensorView row = select(weight, 0, indices[k]);
-    rows.copy_in(static_cast<int64_t>(k), row.data, row.strides[0] * bytes_of(row.dtype, 1));
-  }
+  const int64_t row_bytes = strides_bytes(weight)[0];
+  const int64_t stride_bytes = strides_bytes(weight)[1];
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, weight.dims[1]));
+  base::parallel_for(rows.count(), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      rows.copy_in(k, weight.data + indices[static_cast<size_t>(k)] * row_bytes, stride_bytes);
+    }
+  });
   return Status::ok();
 }
 

@@ -143,6 +143,12 @@ Status tan(KernelCall& call);
 Status tanh(KernelCall& call);
 Status trunc(KernelCall& call);
 
+// spec/kernels/embedding.csv
+Status embedding_bag(KernelCall& call);
+Status embedding_dense_backward(KernelCall& call);
+Status embedding_renorm(KernelCall& call);
+Status renorm(KernelCall& call);
+
 // spec/kernels/fill.csv
 Status arange(KernelCall& call);
 Status eye(KernelCall& call);
@@ -203,6 +209,26 @@ Status masked_scatter(KernelCall& call);
 Status put(KernelCall& call);
 Status scatter_nd_update(KernelCall& call);
 Status scatter_update(KernelCall& call);
+
+// spec/kernels/pooling.csv
+Status adaptive_avg_pool2d(KernelCall& call);
+Status adaptive_avg_pool2d_backward(KernelCall& call);
+Status adaptive_avg_pool3d(KernelCall& call);
+Status adaptive_avg_pool3d_backward(KernelCall& call);
+Status adaptive_max_pool2d(KernelCall& call);
+Status adaptive_max_pool3d(KernelCall& call);
+Status avg_pool2d(KernelCall& call);
+Status avg_pool2d_backward(KernelCall& call);
+Status avg_pool3d(KernelCall& call);
+Status avg_pool3d_backward(KernelCall& call);
+Status max_pool2d_backward(KernelCall& call);
+Status max_pool2d_with_indices(KernelCall& call);
+Status max_pool2d_with_mask(KernelCall& call);
+Status max_pool2d_with_mask_backward(KernelCall& call);
+Status max_pool3d_backward(KernelCall& call);
+Status max_pool3d_with_argmax(KernelCall& call);
+Status max_unpool2d(KernelCall& call);
+Status max_unpool3d(KernelCall& call);
 
 // spec/kernels/random.csv
 Status bernoulli(KernelCall& call);
