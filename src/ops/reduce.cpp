@@ -189,37 +189,6 @@ Status logsumexp(KernelCall& call) {
   });
 }
 
-namespace {
-
-Status normalize_exponentials(KernelCall& call, bool logarithm) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
-  Dims axes;
-  DRYDOCK_RETURN_IF_ERROR(single_axis(call, call.integer(0), &axes));
-  const TensorView& self = call.operand(0);
-  if (!(self.dims == call.output(0).dims)) return invalid(call, "the output must have the shape of the input");
-  if (self.numel() == 0) return Status::ok();
-  const Rows from(self, axes);
-  const Rows to(call.output(0), axes);
-  std::vector<double> buffer(static_cast<size_t>(from.length()));
-  std::vector<double> results(buffer.size());
-  for (int64_t row = 0; row < from.count(); ++row) {
-    const double* values = from.read<double>(row, buffer.data());
-    const double top = *std::max_element(values, values + results.size());
-    double total = 0;
-    for (size_t k = 0; k < results.size(); ++k) total += std::exp(values[k] - top);
-    for (size_t k = 0; k < results.size(); ++k) {
-      results[k] = logarithm ? values[k] - top - std::log(total) : std::exp(values[k] - top) / total;
-    }
-    to.write<double>(row, results.data());
-  }
-  return Status::ok();
-}
-
-}  // namespace
-
-Status softmax(KernelCall& call) { return normalize_exponentials(call, false); }
-Status log_softmax(KernelCall& call) { return normalize_exponentials(call, true); }
-
 Status standard_deviation(KernelCall& call) { return spread(call, true); }
 Status variance(KernelCall& call) { return spread(call, false); }
 

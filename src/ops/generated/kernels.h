@@ -12,6 +12,27 @@
 
 namespace drydock::ops::kernels {
 
+// spec/kernels/activation_grad.csv
+Status elu_backward(KernelCall& call);
+Status fast_gelu(KernelCall& call);
+Status fast_gelu_backward(KernelCall& call);
+Status gelu_backward(KernelCall& call);
+Status gelu_backward_with_approximation(KernelCall& call);
+Status hardsigmoid_backward(KernelCall& call);
+Status hardswish_backward(KernelCall& call);
+Status hardswish_backward_open(KernelCall& call);
+Status hardtanh_backward(KernelCall& call);
+Status leaky_relu_backward(KernelCall& call);
+Status log_sigmoid_backward(KernelCall& call);
+Status logit_grad(KernelCall& call);
+Status mish_backward(KernelCall& call);
+Status shrink_backward(KernelCall& call);
+Status sigmoid_backward(KernelCall& call);
+Status silu_backward(KernelCall& call);
+Status softplus_backward(KernelCall& call);
+Status tanh_backward(KernelCall& call);
+Status threshold_backward(KernelCall& call);
+
 // spec/kernels/copy.csv
 Status chunk_cat(KernelCall& call);
 Status concatenate(KernelCall& call);
@@ -210,6 +231,45 @@ Status put(KernelCall& call);
 Status scatter_nd_update(KernelCall& call);
 Status scatter_update(KernelCall& call);
 
+// spec/kernels/loss.csv
+Status binary_cross_entropy(KernelCall& call);
+Status binary_cross_entropy_backward(KernelCall& call);
+Status binary_cross_entropy_with_logits(KernelCall& call);
+Status binary_cross_entropy_with_logits_backward(KernelCall& call);
+Status kl_div(KernelCall& call);
+Status kl_div_backward(KernelCall& call);
+Status kl_div_target_backward(KernelCall& call);
+Status l1_loss(KernelCall& call);
+Status l1_loss_backward(KernelCall& call);
+Status mse_loss(KernelCall& call);
+Status mse_loss_backward(KernelCall& call);
+Status nll_loss(KernelCall& call);
+Status nll_loss_backward(KernelCall& call);
+Status smooth_l1_loss(KernelCall& call);
+Status smooth_l1_loss_backward(KernelCall& call);
+Status soft_margin_loss(KernelCall& call);
+Status soft_margin_loss_backward(KernelCall& call);
+
+// spec/kernels/norm.csv
+Status add_layer_norm(KernelCall& call);
+Status add_layer_norm_grad(KernelCall& call);
+Status add_rms_norm(KernelCall& call);
+Status add_rms_norm_cast(KernelCall& call);
+Status deep_norm(KernelCall& call);
+Status deep_norm_grad(KernelCall& call);
+Status gemma_rms_norm(KernelCall& call);
+Status inplace_add_rms_norm(KernelCall& call);
+Status layer_norm(KernelCall& call);
+Status layer_norm_backward(KernelCall& call);
+Status log_softmax(KernelCall& call);
+Status log_softmax_backward(KernelCall& call);
+Status rms_norm(KernelCall& call);
+Status rms_norm_grad(KernelCall& call);
+Status scaled_masked_softmax(KernelCall& call);
+Status scaled_masked_softmax_backward(KernelCall& call);
+Status softmax(KernelCall& call);
+Status softmax_backward(KernelCall& call);
+
 // spec/kernels/pooling.csv
 Status adaptive_avg_pool2d(KernelCall& call);
 Status adaptive_avg_pool2d_backward(KernelCall& call);
@@ -241,7 +301,6 @@ Status random_natural_seeded_by_tensors(KernelCall& call);
 Status randperm(KernelCall& call);
 
 // spec/kernels/reduce.csv
-Status log_softmax(KernelCall& call);
 Status logsumexp(KernelCall& call);
 Status mean(KernelCall& call);
 Status norm(KernelCall& call);
@@ -251,7 +310,6 @@ Status reduce_all(KernelCall& call);
 Status reduce_any(KernelCall& call);
 Status reduce_nansum(KernelCall& call);
 Status reduce_sum(KernelCall& call);
-Status softmax(KernelCall& call);
 Status standard_deviation(KernelCall& call);
 Status trace(KernelCall& call);
 Status variance(KernelCall& call);

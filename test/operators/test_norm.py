@@ -1,0 +1,133 @@
+"""Softmax and the normalisations, forward and backward, against the CPU or their formulas in plain torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_npu
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+def leaf(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> torch.Tensor:
+    """A random leaf tensor."""
+    return (torch.randn(*shape) * scale).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_softmax(check, function, dtype):
+    backward = {
+        torch.softmax: torch.ops.aten._softmax_backward_data,
+        torch.log_softmax: torch.ops.aten._log_softmax_backward_data,
+    }[function]
+    for dim in (0, 1, -1):
+        x = torch.randn(3, 17, 37).mul(4).to(dtype)
+        check(function, x, dim)
+        check(backward, torch.randn(3, 17, 37).to(dtype), function(x, dim), dim, dtype)
+    check(function, leaf(3, 17, 37, scale=4), 1)
+    check(function, leaf(2, 5, dtype=dtype).detach().t(), 0)
+
+
+def test_softmax_edges(check):
+    infinity = float("inf")
+    rows = torch.tensor([[0.0, -infinity, 3.0], [-infinity, -infinity, 1.0], [1e4, -1e4, 0.0], [88.0, -88.0, 1.0]])
+    check(torch.softmax, rows, -1)
+    check(torch.log_softmax, rows, -1)
+    check(torch.softmax, torch.tensor([[-infinity, -infinity], [float("nan"), 1.0], [infinity, 1.0]]), -1)
+    check(torch.softmax, torch.randn(0, 4), -1)
+    check(torch.softmax, torch.randn(4, 0), -1)
+    check(torch.softmax, torch.tensor(3.0), 0)
+    check(torch.log_softmax, torch.randn(2, 50000) * 3, -1)
+    check(lambda x: torch.softmax(x, -1, dtype=torch.float32), torch.randn(4, 9).half(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layer_norm(check, dtype):
+    def reference(x, shape, weight=None, bias=None, epsilon=1e-5):
+        # The CPU rounds mean and rstd to 16 bits, the device does not.
+        weight, bias = (None if tensor is None else tensor.float() for tensor in (weight, bias))
+        return F.layer_norm(x.float(), shape, weight, bias, epsilon).to(x.dtype)
+
+    weight, bias = leaf(33, dtype=dtype), leaf(33, dtype=dtype)
+    check(F.layer_norm, leaf(4, 6, 33, dtype=dtype), (33,), weight, bias, reference=reference)
+    weight, bias = leaf(3, 7, dtype=dtype), leaf(3, 7, dtype=dtype)
+    check(F.layer_norm, leaf(5, 3, 7, dtype=dtype), (3, 7), weight, bias, 1e-3, reference=reference)
+    check(F.layer_norm, leaf(300, 5, dtype=dtype), (5,), reference=reference)
+    check(lambda x: F.layer_norm(x.t(), (4,)), leaf(4, 6, dtype=dtype), reference=lambda x: reference(x.t(), (4,)))
+
+
+def test_layer_norm_edges(check):
+    check(F.layer_norm, leaf(0, 5), (5,), leaf(5), leaf(5))
+    check(F.layer_norm, 1e4 + torch.randn(3, 1000), (1000,), rtol=5e-3, atol=5e-3)
+    check(F.layer_norm, torch.ones(2, 8), (8,))
+
+
+def rms_norm(x, gamma, epsilon=1e-6, offset=0.0):
+    rstd = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + epsilon)
+    return (x.float() * rstd * (gamma.float() + offset)).to(x.dtype), rstd
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rms_norm(check, dtype):
+    x, gamma = leaf(5, 40, dtype=dtype), leaf(40, dtype=dtype)
+
+    def reference(x, gamma):
+        return rms_norm(x, gamma)[0]
+
+    check(lambda x, g: torch_npu.npu_rms_norm(x, g)[0], x, gamma, reference=reference)
+    with torch.no_grad():
+        check(torch_npu.npu_rms_norm, x, gamma, reference=rms_norm)
+        check(torch_npu.npu_gemma_rms_norm, x, gamma, reference=lambda x, g: rms_norm(x, g, offset=1.0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_add_rms_norm(check, dtype):
+    x1, x2, gamma = (torch.randn(*shape).to(dtype) for shape in ((3, 4, 24), (3, 4, 24), (24,)))
+
+    def reference(x1, x2, gamma):
+        total = x1.float() + x2.float()
+        y, rstd = rms_norm(total, gamma)
+        return y.to(dtype), rstd, total.to(dtype)
+
+    check(torch_npu.npu_add_rms_norm, x1, x2, gamma, reference=reference)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_add_layer_norm_and_deep_norm(check, dtype):
+    x1, x2, gamma, beta = (torch.randn(*shape).to(dtype) for shape in ((6, 24), (6, 24), (24,), (24,)))
+
+    def statistics(total):
+        variance, mean = torch.var_mean(total, -1, correction=0, keepdim=True)
+        return mean, torch.rsqrt(variance + 1e-5)
+
+    def add_layer_norm(x1, x2, gamma, beta, epsilon, additional_output):
+        total = x1.float() + x2.float()
+        mean, rstd = statistics(total)
+        y = (total - mean) * rstd * gamma.float() + beta.float()
+        return y.to(dtype), mean, rstd, total.to(dtype)
+
+    check(torch_npu.npu_add_layer_norm, x1, x2, gamma, beta, 1e-5, True, reference=add_layer_norm)
+
+    def deep_norm(x, gx, beta, gamma, alpha, epsilon):
+        total = x.float() * alpha + gx.float()
+        mean, rstd = statistics(total)
+        return mean, rstd, ((total - mean) * rstd * gamma.float() + beta.float()).to(dtype)
+
+    check(torch_npu.npu_deep_norm, x1, x2, beta, gamma, 0.3, 1e-5, reference=deep_norm)
+    leaves = [tensor.requires_grad_() for tensor in (x1, x2, beta, gamma)]
+    check(
+        lambda *tensors: torch_npu.npu_deep_norm(*tensors, 0.3, 1e-5)[2],
+        *leaves,
+        reference=lambda *tensors: deep_norm(*tensors, 0.3, 1e-5)[2],
+        rtol=None if dtype == torch.float32 else 2e-2,
+        atol=None if dtype == torch.float32 else 3e-2,
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_masked_softmax(check, dtype):
+    mask = torch.rand(2, 3, 8, 16) > 0.7
+    mask[..., 0] = False
+    check(torch.ops.aten._masked_softmax, torch.randn(2, 3, 8, 16).to(dtype), mask, -1, 2)
