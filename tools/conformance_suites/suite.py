@@ -1,0 +1,243 @@
+"""`tools/conformance suite`: runs test files of a checkout on the virtual NPU, each in processes of its own.
+
+pytest collects them, unittest classes and torch's device-generic tests included. A plugin writes down each test as it
+begins and ends, so a crash or a timeout costs that test only: the file is started again with the tests that are left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from conformance_suites import outcomes, processes, traces, virtual_npu
+from conformance_suites.outcomes import CRASH, FAIL, FALLBACK, PASS, TIMEOUT, Result, Results
+
+ROOT = virtual_npu.ROOT
+BUILD = ROOT / "build" / "conformance"
+LISTS = ROOT / "test" / "conformance"
+_POLL_S = 0.2
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="tools/conformance suite",
+        description="Run test files written for device npu from a checkout that you have.",
+    )
+    add = result.add_argument
+    add("--checkout", type=Path, required=True, metavar="DIR", help="the folder of the checkout")
+    add("files", nargs="*", metavar="FILE", help="files or patterns below it (default: every test_*.py)")
+    add("--name", help="name of the list in test/conformance/ (default: the folder's name)")
+    add("--timeout", type=float, default=120, metavar="SECONDS", help="processor time for one test (default 120)")
+    add("--memory", type=int, default=8192, metavar="MIB", help="resident memory of a process (default 8192)")
+    add("--accept", action="store_true", help="write the outcomes into the list in place of comparing them")
+    add("--list", action="store_true", help="print the files that would be run, and run nothing")
+    return result
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    checkout = options.checkout.resolve()
+    if not checkout.is_dir():
+        raise ValueError(f"--checkout: {options.checkout} is no folder")
+    files = find_files(checkout, options.files)
+    if options.list:
+        print("\n".join(files))
+        return 0
+    name = options.name or checkout.name
+    limits = processes.Limits(options.timeout, options.timeout * 10, options.memory << 20)
+    results: Results = {}
+    began = time.monotonic()
+    stopped = False
+    for number, file in enumerate(files, 1):
+        if sys.stderr.isatty():
+            counted = outcomes.counts(results.values())
+            print(
+                f"\r\033[Ksuite: file {number} of {len(files)}, {file}: {counted}", end="", file=sys.stderr, flush=True
+            )
+        try:
+            for test, result in File(checkout, file, limits).run().items():
+                results[file, test] = result
+        except KeyboardInterrupt:
+            stopped = True
+            break
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    seconds = time.monotonic() - began
+    counted = outcomes.counts(results.values())
+    print(f"suite {name}: {len(results)} tests of {len(files)} files in {seconds:.0f} s: {counted}")
+    return finish(name, results, files, options.accept, stopped)
+
+
+def finish(name: str, results: Results, files: list[str], accepted: bool, stopped: bool) -> int:
+    """Write or compare the list; the exit code."""
+    path = LISTS / f"suite-{name}.csv"
+    listed = outcomes.read_list(path)
+    if accepted:
+        done = {file for file, _ in results}
+        kept = {key: result for key, result in listed.items() if key[0] not in done}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        short = {key: Result(result.outcome) for key, result in results.items()}
+        path.write_text(outcomes.list_text(kept | short, "file"), encoding="utf-8")
+        print(f"suite {name}: written into {path.relative_to(ROOT)}")
+        return 130 if stopped else 0
+    for (file, test), result in sorted(results.items()):
+        if result.outcome not in outcomes.GOOD:
+            print(f"suite {name}: {file} {test}: {result.outcome}: {result.reason}")
+    if stopped:
+        return 130
+    worse, better = outcomes.differences(listed, results) if listed else ([], [])
+    gone = [key for key in listed if key[0] in files and key not in results]
+    for sentence in worse:
+        print(f"suite {name}: worse: {sentence}")
+    for sentence in better:
+        print(f"suite {name}: unexpected: {sentence}")
+    for key in gone:
+        print(f"suite {name}: gone: {' '.join(key)}")
+    if not listed:
+        print(f"suite {name}: there is no {path.relative_to(ROOT)} to compare with; --accept writes it")
+    return 1 if worse or better or gone else 0
+
+
+def find_files(checkout: Path, wanted: list[str]) -> list[str]:
+    """Test files below the checkout, relative to it. Raises ValueError with a sentence."""
+    found: list[str] = []
+    for pattern in wanted or ["**/test_*.py"]:
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise ValueError(f"{pattern} is not below the checkout: name files relative to it")
+        matches = sorted(path.relative_to(checkout).as_posix() for path in checkout.glob(pattern) if path.is_file())
+        if not matches:
+            raise ValueError(f"{checkout} has no file {pattern}")
+        found += [match for match in matches if match not in found]
+    return found
+
+
+class File:
+    """One test file, run until each of its tests has an outcome."""
+
+    def __init__(self, checkout: Path, file: str, limits: processes.Limits) -> None:
+        self.checkout = checkout
+        self.file = file
+        self.limits = limits
+        self.events = BUILD / f"suite-{os.getpid()}.jsonl"
+        self.log = BUILD / f"suite-{os.getpid()}.log"
+        self.run_folder = BUILD / f"suite-run-{os.getpid()}"
+        self.results: Results | dict[str, Result] = {}
+
+    def run(self) -> dict[str, Result]:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        results: dict[str, Result] = {}
+        try:
+            while True:
+                again = self._run_once(results)
+                if not again:
+                    return results
+        finally:
+            self.events.unlink(missing_ok=True)
+            self.log.unlink(missing_ok=True)
+            virtual_npu.remove(self.run_folder)
+
+    def _run_once(self, results: dict[str, Result]) -> bool:
+        """Run the tests that have no outcome; true if some may be left."""
+        self.events.write_text("")
+        environment = virtual_npu.environment(self.run_folder, threads=os.cpu_count() or 1)
+        paths = [str(self.checkout), str((self.checkout / self.file).parent), str(self.checkout / "test")]
+        environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], *paths])
+        environment["CONFORMANCE_EVENTS"] = str(self.events)
+        environment["CONFORMANCE_DONE"] = json.dumps(sorted(results))
+        command = [
+            virtual_npu.python(),
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "conformance_suites.events",
+        ]
+        command += ["--rootdir", str(self.checkout), "-c", os.devnull, "--continue-on-collection-errors", self.file]
+        with self.log.open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.checkout,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        excess, at, done = self._watch(process)
+        new = [test for test, _ in done]
+        evidence = self._evidence(process.pid)
+        for number, (test, result) in enumerate(done):
+            seen = evidence[number] if number < len(evidence) else traces.Evidence()
+            results[test] = weighed(result, seen)
+        if at:
+            outcome = TIMEOUT if excess and "memory" not in excess else CRASH
+            results[at] = Result(outcome, excess or ended(process.returncode))
+            return True
+        if not new and not results:
+            results["(the file)"] = Result(FAIL, self._last_words())
+        return False
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> tuple[str, str, list[tuple[str, Result]]]:
+        """Wait for the process; the limit it exceeded, the test it was at, the tests it ended."""
+        watch = processes.Watch(process.pid, self.limits)
+        excess, at = "", ""
+        done: list[tuple[str, Result]] = []
+        with self.events.open(encoding="utf-8") as events:
+            rest = ""
+            try:
+                while True:
+                    running = process.poll() is None
+                    rest += events.read()
+                    *lines, rest = rest.split("\n")
+                    for line in lines:
+                        event = json.loads(line)
+                        if "at" in event:
+                            at = event["at"]
+                            watch.begin()
+                        else:
+                            at = ""
+                            done.append((event["done"], Result(event["outcome"], event["reason"], event["seconds"])))
+                    if not running:
+                        return excess, at, done
+                    excess = excess or watch.excess()
+                    if excess:
+                        processes.kill_group(process.pid)
+                    time.sleep(_POLL_S)
+            finally:
+                processes.kill_group(process.pid)
+                with contextlib.suppress(OSError):
+                    process.wait(10)
+
+    def _evidence(self, pid: int) -> list[traces.Evidence]:
+        trace = next((self.run_folder / "traces").glob(f"{pid}-*.ddtrace"), None)
+        if trace is None:
+            return []
+        command = traces.filter_command(virtual_npu.drydock(), trace)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        return traces.read_evidence(done.stdout)
+
+    def _last_words(self) -> str:
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("E ")]
+        return " ".join(lines[-1:]).removeprefix("E").strip()[:200] or "no test was collected"
+
+
+def ended(code: int) -> str:
+    """How a process ended, from subprocess's return code."""
+    return processes.describe_end(-code if code < 0 else code << 8)
+
+
+def weighed(result: Result, seen: traces.Evidence) -> Result:
+    """The result in the light of what the trace says about the operators of the test."""
+    if result.outcome == FAIL and seen.ghosts:
+        return Result(FAIL, f"not computed: {' '.join(sorted(seen.ghosts))}; {result.reason}", result.seconds)
+    if result.outcome == PASS and seen.fallbacks:
+        return Result(FALLBACK, " ".join(sorted(seen.fallbacks)), result.seconds)
+    return result
