@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -11,7 +10,6 @@
 #include "device/address_space.h"
 #include "device/heap.h"
 #include "ops/kernel_call.h"
-#include "ops/value_rules.h"
 #include "values/element.h"
 #include "values/extents.h"
 #include "values/policy.h"
@@ -163,12 +161,22 @@ void build(Executor& executor, bool allow_stand_ins, bool shape_decides, KernelC
   }
 }
 
+// Half way between the first two numbers of a call.
+double middle_of_range(const Executor& executor) {
+  double sum = 0;
+  int bounds = 0;
+  for (const Arg& arg : executor.args()) {
+    if (arg.kind == ArgKind::kDouble && bounds++ < 2) sum += arg.number;
+  }
+  return sum / 2;
+}
+
 // What the ghost results of a call read as.
 double reading_of_results(const Executor& executor, DataType dtype) {
   const OperatorRow& row = executor.row();
   if (row.assumed == AssumedValue::kZero) return 0;
   if (row.assumed == AssumedValue::kOne) return 1;
-  if (const std::optional<double> drawn = middle_of_random_range(executor); drawn && is_floating(dtype)) return *drawn;
+  if (row.assumed == AssumedValue::kMiddleOfRange && is_floating(dtype)) return middle_of_range(executor);
   return values::default_reading(dtype);
 }
 
@@ -201,7 +209,8 @@ int64_t assumed_integer(const KernelCall& call, const TensorView& view, int64_t 
       const int64_t choices = scores->dims.empty() ? 0 : scores->dims[scores->dims.size() - 1];
       return choices > 0 ? element % choices : 0;
     }
-    case AssumedValue::kDefault: return default_value;
+    case AssumedValue::kDefault:
+    case AssumedValue::kMiddleOfRange: return default_value;
     case AssumedValue::kZero: return 0;
   }
   return 0;
@@ -258,7 +267,7 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
   DRYDOCK_RETURN_IF_ERROR(survey(executor, found));
   const OperatorRow& row = executor.row();
   const values::Policy& policy = values::policy();
-  const bool shape_decides = row.kernel != nullptr && has_data_dependent_shape(row);
+  const bool shape_decides = row.kernel != nullptr && row.shape_from_values;
   const bool affordable = policy.mode == values::Mode::kFull || found.output_bytes <= policy.budget_bytes;
   const bool wanted = policy.mode != values::Mode::kGhost || !found.any_floating_output;
   const bool all_known = found.inputs == Knowledge::kKnown;

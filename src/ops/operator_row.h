@@ -68,7 +68,13 @@ enum class OperatorClass : uint8_t {
 };
 
 /// What a ghost result of this operator reads as, where ones (floating) and zeros (integral) would mislead.
-enum class AssumedValue : uint8_t { kDefault, kZero, kOne, kBalancedIndex };
+enum class AssumedValue : uint8_t {
+  kDefault,
+  kZero,
+  kOne,
+  kBalancedIndex,
+  kMiddleOfRange,  ///< of the call's first two numbers: a draw from a range
+};
 
 struct OperatorRow {
   std::string_view name;  ///< "aclnnAdd"
@@ -78,6 +84,9 @@ struct OperatorRow {
   AssumedValue assumed;
   uint64_t workspace_bytes;  ///< constant part; 0 where no rule is known
   std::string_view reason;   ///< empty for kModelled
+  /// The shape of an output depends on values: it is computed whatever it costs, else no shape is true. torch_npu then
+  /// asks aclGetViewShape.
+  bool shape_from_values = false;
 };
 
 /// All rows with a door, in the order of spec/operators.csv; a row's index is the operator's id in traces.

@@ -163,6 +163,13 @@ def test_every_operator_writes_something():
     assert without == {"aclnnAttentionToFFN", "aclnnFFNToAttention", "aclnnSleep"}
 
 
+def test_shapes_that_torch_npu_asks_for_are_those_that_depend_on_values():
+    """After these operators op-plugin calls aclGetViewShape."""
+    resized = {operator.name for operator in SPEC.operators if any(arg.resized for arg in operator.args)}
+    unique = {"aclnnUnique", "aclnnUnique2", "aclnnUniqueConsecutive", "aclnnUniqueDim"}
+    assert resized == unique | {"aclnnMaskedSelect", "aclnnNonzero", "aclnnNonzeroV2", "aclnnRepeatInterleave"}
+
+
 def test_names_that_form_a_set_are_exported_whole_or_not_at_all():
     cache = {
         *("CanUsePTACache", "InitPTACacheThreadLocal", "UnInitPTACacheThreadLocal", "AddTensorAddrToCachedList"),
@@ -216,6 +223,7 @@ def test_a_stale_file_is_named(tree: Path):
         ("entries.csv", "aclrtFoo,libascendcl,modelled", "does not have 7 cells"),
         ("operators.csv", "aclnnFoo,ghost,in const aclTensor* self; out aclTensor* self,0,,", "is used twice"),
         ("operators.csv", "aclnnFoo,ghost,out int64_t dim,0,,", "only tensors and tensor lists have a direction"),
+        ("operators.csv", "aclnnFoo,ghost,in resized aclTensor* self,0,,", "only what is written can be resized"),
         ("operators.csv", "aclnnFoo,ghost,in aclBar* bar; out aclTensor* out,many,,", "whole number of bytes"),
         ("operators.csv", "aclnnAdd,ghost,out aclTensor* out,0,,", "has two rows"),
     ],
@@ -255,13 +263,14 @@ def test_the_steps_for_adding_an_entry(tree: Path):
 def test_the_steps_for_adding_an_operator(tree: Path):
     (tree / "spec/kernels/zoo.csv").write_text("operator,kernel,assumed\n", encoding="utf-8")
     args = "in const aclTensor* self; inout aclTensor* stateRef; float scale; uint64_t seed; char* mode"
-    add_row(tree, "operators.csv", f"aclnnZebra,ghost,{args}; out aclTensor* out,512,,")
+    add_row(tree, "operators.csv", f"aclnnZebra,ghost,{args}; out resized aclTensor* out,512,,")
     add_row(tree, "kernels/zoo.csv", "aclnnZebra,zebra,one")
     done = generate(tree)
     assert done.returncode == 0, done.stderr
     rows = (tree / "src/ops/generated/operator_rows.cpp").read_text(encoding="utf-8")
     assert "Status zebra(KernelCall& call);" in (tree / "src/ops/generated/kernels.h").read_text(encoding="utf-8")
     assert '{"aclnnZebra", OperatorClass::kModelled, ' in rows
+    assert '512, "", true}' in rows, "its shape depends on values"
     index = len(SPEC.operators)
     doors = (tree / "src/abi/generated/libopapi_doors_3.cpp").read_text(encoding="utf-8")
     assert f"return drydock::ops::phase1({index}, args, 6, workspaceSize, executor);" in doors

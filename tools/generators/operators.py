@@ -27,7 +27,13 @@ _KINDS = {
 }
 _DIRECTIONS = {"in": "kIn", "out": "kOut", "inout": "kInOut"}
 _HANDLES = ("aclTensor", "aclTensorList", "aclScalar", "aclScalarList", "aclIntArray", "aclFloatArray", "aclBoolArray")
-_ASSUMED = {"default": "kDefault", "zero": "kZero", "one": "kOne", "balanced_index": "kBalancedIndex"}
+_ASSUMED = {
+    "default": "kDefault",
+    "zero": "kZero",
+    "one": "kOne",
+    "balanced_index": "kBalancedIndex",
+    "middle_of_range": "kMiddleOfRange",
+}
 # The types of both phases besides the operator's own arguments.
 _OWN_NAMES = ("workspaceSize", "executor", "workspace", "stream", "args")
 
@@ -120,7 +126,8 @@ def _rows_source(spec: Spec) -> str:
         row_class = f"OperatorClass::k{operator.operator_class.capitalize()}"
         assumed = f"AssumedValue::{_ASSUMED[operator.assumed]}"
         lines.append(f"    {{{c_string(operator.name)}, {row_class}, {args}, {kernel}, {assumed},")
-        lines.append(f"     {operator.workspace_bytes}, {c_string(operator.reason)}}},")
+        resized = "true" if any(arg.resized for arg in operator.args) else "false"
+        lines.append(f"     {operator.workspace_bytes}, {c_string(operator.reason)}, {resized}}},")
     lines += ["};", "", "}  // namespace", ""]
     lines += [
         "std::span<const OperatorRow> operator_rows() noexcept { return kRows; }",

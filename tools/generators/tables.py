@@ -11,7 +11,7 @@ from pathlib import Path
 ENTRY_CLASSES = ("modelled", "constant", "hint", "refused", "absent")
 EXPORTED_CLASSES = ("modelled", "constant", "hint", "refused")
 OPERATOR_CLASSES = ("ghost", "refused")
-ASSUMED_VALUES = ("default", "zero", "one", "balanced_index")
+ASSUMED_VALUES = ("default", "zero", "one", "balanced_index", "middle_of_range")
 NO_KERNEL_REASON = "no kernel yet: shape, record and workspace only"
 
 
@@ -52,6 +52,7 @@ class Entry:
 class OperatorArg:
     direction: str  # "in", "out", "inout"
     param: Param
+    resized: bool = False  # its shape depends on values: the kernel sets it
 
 
 @dataclass(frozen=True)
@@ -227,4 +228,7 @@ def _operator_arg(text: str, where: str) -> OperatorArg:
     direction, _, rest = text.strip().partition(" ")
     if direction not in ("in", "out", "inout"):
         return OperatorArg("in", parse_param(text, where))
-    return OperatorArg(direction, parse_param(rest, where))
+    resized = rest.startswith("resized ")
+    if resized and direction != "out":
+        raise SpecError(f"{where}: only what is written can be resized: '{text.strip()}'")
+    return OperatorArg(direction, parse_param(rest.removeprefix("resized "), where), resized)
