@@ -250,6 +250,17 @@ Status smooth_l1_loss_backward(KernelCall& call);
 Status soft_margin_loss(KernelCall& call);
 Status soft_margin_loss_backward(KernelCall& call);
 
+// spec/kernels/matmul.csv
+Status addmm(KernelCall& call);
+Status addmv(KernelCall& call);
+Status addr(KernelCall& call);
+Status baddbmm(KernelCall& call);
+Status bmm(KernelCall& call);
+Status dot(KernelCall& call);
+Status matmul(KernelCall& call);
+Status mm(KernelCall& call);
+Status mv(KernelCall& call);
+
 // spec/kernels/norm.csv
 Status add_layer_norm(KernelCall& call);
 Status add_layer_norm_grad(KernelCall& call);
