@@ -24,6 +24,10 @@ if(NOT DRYDOCK_SANITIZE)
     COMPILE_OPTIONS "-O3;-ffp-contract=fast")
 endif()
 
+# Inner loops of attention.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/ops/attention/block_math.cpp" PROPERTIES
+  COMPILE_OPTIONS "-O3;-ffp-contract=fast")
+
 add_library(drydock_runtime STATIC $<TARGET_OBJECTS:drydock_runtime_objects>)
 target_link_libraries(drydock_runtime PUBLIC drydock_options)
 

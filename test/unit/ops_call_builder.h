@@ -110,6 +110,7 @@ class TestCall {
   TestCall& in_out(HostTensor& added) { return tensor(added, ArgDirection::kInOut); }
   TestCall& tensor(HostTensor& added, ArgDirection direction) { return add_tensor(&added, direction); }
   TestCall& absent(ArgDirection direction = ArgDirection::kIn) { return add_tensor(nullptr, direction); }
+  TestCall& tensor_or_absent(HostTensor* added) { return add_tensor(added, ArgDirection::kIn); }
   TestCall& in_list(std::vector<HostTensor*> added) { return list(std::move(added), ArgDirection::kIn); }
   TestCall& out_list(std::vector<HostTensor*> added) { return list(std::move(added), ArgDirection::kOut); }
   TestCall& in_out_list(std::vector<HostTensor*> added) { return list(std::move(added), ArgDirection::kInOut); }
@@ -148,6 +149,11 @@ class TestCall {
     return *this;
   }
 
+  TestCall& text(const char* value) {
+    add(ArgKind::kString).text = value;
+    return *this;
+  }
+
   /// A null argument of another kind.
   TestCall& other(ArgKind kind) {
     add(kind);
@@ -155,6 +161,7 @@ class TestCall {
   }
 
   Status run(Kernel kernel) {
+    name_arguments();
     row_ = {name_, OperatorClass::kModelled, specs_, kernel, AssumedValue::kDefault, 0, {}};
     KernelCallBuilder builder(call_);
     builder.begin(row_, args_);
@@ -187,6 +194,17 @@ class TestCall {
     std::vector<HostTensor*> list;
   };
 
+  /// A call of an operator that exists has the names of its signature.
+  void name_arguments() {
+    for (const OperatorRow& row : operator_rows()) {
+      if (row.name != name_) continue;
+      ASSERT_EQ(row.args.size(), specs_.size());
+      for (size_t k = 0; k < specs_.size(); ++k) {
+        ASSERT_EQ(row.args[k].kind, specs_[k].kind) << row.args[k].name;
+        specs_[k].name = row.args[k].name;
+      }
+    }
+  }
   static void fill(std::vector<TensorView>& views, const std::vector<HostTensor*>& tensors) {
     for (HostTensor* tensor : tensors) views.push_back(tensor ? tensor->view() : TensorView{});
   }

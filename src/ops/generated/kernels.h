@@ -33,6 +33,10 @@ Status softplus_backward(KernelCall& call);
 Status tanh_backward(KernelCall& call);
 Status threshold_backward(KernelCall& call);
 
+// spec/kernels/attention.csv
+Status flash_attention(KernelCall& call);
+Status flash_attention_grad(KernelCall& call);
+
 // spec/kernels/copy.csv
 Status chunk_cat(KernelCall& call);
 Status concatenate(KernelCall& call);
