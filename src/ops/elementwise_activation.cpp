@@ -33,18 +33,18 @@ Status log_sigmoid_forward(KernelCall& call) {
                            []<class C>(C x) -> C { return std::exp(-std::abs(x)); });
 }
 
-/// The vendor's manual defines the plain operator by the tanh formula too.
+/// By the error function, as the client's CPU operator: the manual's tanh formula is an approximation of it.
 Status gelu(KernelCall& call) {
+  return apply_floating<1>(
+      call, []<class C>(C x) -> C { return x * C(0.5) * (C(1) + std::erf(x * C(std::numbers::sqrt2 / 2))); });
+}
+
+Status gelu_with_approximation(KernelCall& call) {
+  if (call.integer(0) == 0) return gelu(call);
   return apply_floating<1>(call, []<class C>(C x) -> C {
     const C inner = C(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + C(0.044715) * x * x * x);
     return C(0.5) * x * (C(1) + std::tanh(inner));
   });
-}
-
-Status gelu_with_approximation(KernelCall& call) {
-  if (call.integer(0) != 0) return gelu(call);
-  return apply_floating<1>(
-      call, []<class C>(C x) -> C { return x * C(0.5) * (C(1) + std::erf(x * C(std::numbers::sqrt2 / 2))); });
 }
 
 Status leaky_relu(KernelCall& call) {

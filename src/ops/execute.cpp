@@ -57,6 +57,8 @@ bool is_input(const ArgSpec& spec) { return spec.direction != ArgDirection::kOut
 bool is_output(const ArgSpec& spec) { return spec.direction != ArgDirection::kIn; }
 
 Knowledge knowledge_of(const Tensor& tensor) {
+  // With everything computed, memory that nobody wrote holds what it holds, as on hardware.
+  if (values::policy().mode == values::Mode::kFull) return Knowledge::kKnown;
   // Without tracking (the null device of the benchmarks) integers pass for known: they decide shapes.
   if (!values::policy().tracked) return is_integral(tensor.dtype) ? Knowledge::kKnown : Knowledge::kGhost;
   return values::knowledge_of_view(tensor);
@@ -248,6 +250,14 @@ void write_assumed_integers(KernelCall& call) {
   }
 }
 
+// With `--values full` results are computed or the call fails: there is nothing between.
+Status cannot_compute(const Executor& executor, std::string_view why) {
+  return Status::error(code::ACLNN_ERR_INNER_FIND_KERNEL_ERROR,
+                       fmt::format("{} {} The call was made at {}. With --values auto its results would be ghosts and "
+                                   "the program would go on.",
+                                   executor.row().name, why, trace::describe_line(executor.line())));
+}
+
 // Integers and booleans were made up: marks and counts them.
 Status settle_assumed(Executor& executor, const Survey& found, bool shape_assumed, trace::Outcome& outcome) {
   const uint64_t assumed_bytes = mark_outputs(executor, Knowledge::kAssumed, Knowledge::kGhost);
@@ -280,6 +290,11 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
                        ((all_known && shape_decides) || (shape_decides && found.output_bytes <= kMostAssumedBytes) ||
                         (quick && affordable && ((all_known && wanted) || found.any_integral_output)));
   thread_local KernelCall call;
+  const bool must_compute = policy.mode == values::Mode::kFull;
+  if (must_compute && row.kernel == nullptr) {
+    outcome = trace::Outcome::kGhost;
+    return cannot_compute(executor, "has no kernel on the virtual device.");
+  }
   if (!compute) {
     if (found.any_integral_output && affordable && (row.kernel == nullptr || !quick)) {
       build(executor, true, false, call);
@@ -294,6 +309,9 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
   build(executor, !all_known, shape_decides, call);
   Status status = row.kernel(call);
   if (!status.is_ok()) {
+    if (must_compute && status.code() == code::ACLNN_ERR_INNER_FIND_KERNEL_ERROR) {
+      return cannot_compute(executor, fmt::format("is not computed in this form: {}", status.message()));
+    }
     // Wrong shapes and wrong known values are the program's fault; a dtype the kernel lacks, or made-up values, make
     // ghosts.
     if (all_known && status.code() == code::ACLNN_ERR_PARAM_INVALID) return status;

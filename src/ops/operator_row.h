@@ -34,6 +34,10 @@ struct ArgSpec {
   std::string_view name;  ///< as the vendor's manual names it
   ArgKind kind;
   ArgDirection direction;  ///< of tensors and tensor lists; kIn for the rest
+  /// Of tensors: a bit for each DataType that the vendor's table for Atlas A3 lists (spec/dtypes.csv); 0 where it says
+  /// nothing. The same for the number of dimensions.
+  uint64_t dtypes = 0;
+  uint8_t max_rank = 255;
 };
 
 /// One packed argument. Pointers are handles that the door has validated (or null where optional).

@@ -18,6 +18,7 @@
 #include "ops/deferred_call.h"
 #include "ops/execute.h"
 #include "ops/executor.h"
+#include "ops/gate.h"
 #include "ops/objects.h"
 #include "trace/call_encoding.h"
 #include "trace/recorder.h"
@@ -110,6 +111,7 @@ Status prepare(uint32_t operator_index, std::span<const Arg> args, uint64_t& wor
     return Status::error(code::ACLNN_ERR_PARAM_INVALID, fmt::format("{} is refused: {}", row.name, row.reason));
   }
   DRYDOCK_RETURN_IF_ERROR(check(row, args));
+  DRYDOCK_RETURN_IF_ERROR(check_gates(row, args));
   trace::CallId call = 0;
   trace::LineId line = 0;
   if (trace::enabled()) {
@@ -168,14 +170,15 @@ Status submit(uint32_t operator_index, void* workspace, uint64_t workspace_size,
   }
   device::Stream* stream = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(row.name, stream_handle, stream));
-  // Wrong shapes are found while a call is computed, but the vendor finds them before it is launched: they are this
-  // call's failure and no fault of the stream, which goes on.
+  // Wrong shapes and missing kernels are found while a call is computed, but the vendor finds them before it is
+  // launched: they are this call's failure and no fault of the stream, which goes on.
   Status refused = Status::ok();
   DRYDOCK_RETURN_IF_ERROR(stream->submit_or_defer(
       [executor, stream, &refused]() -> Status {
         trace::Outcome outcome = trace::Outcome::kGhost;
         Status status = execute(*executor, outcome);
-        if (status.code() == code::ACLNN_ERR_PARAM_INVALID) {
+        if (status.code() == code::ACLNN_ERR_PARAM_INVALID ||
+            status.code() == code::ACLNN_ERR_INNER_FIND_KERNEL_ERROR) {
           refused = std::move(status);
           return Status::ok();
         }

@@ -68,7 +68,6 @@ for dtype in [*INTEGERS, *FLOATS]:
             f"cumsum {short}": lambda d, t=dtype: ints(d, t).cumsum(1),
             f"cast {short}": lambda d, t=dtype: floats(d).abs().to(t),
             f"where {short}": lambda d, t=dtype: torch.where(mask(d), ints(d, t), ints(d, t).flip(0)),
-            f"masked_fill {short}": lambda d, t=dtype: ints(d, t).masked_fill(mask(d), 2),
             f"sort {short}": lambda d, t=dtype: ints(d, t).sort(dim=1, stable=True).values,
             f"gather {short}": lambda d, t=dtype: ints(d, t).gather(1, torch.tensor([[2, 0], [1, 1]], device=d)),
             f"cat {short}": lambda d, t=dtype: torch.cat([ints(d, t), ints(d, t)[:, :1]], dim=1),
@@ -77,6 +76,10 @@ for dtype in [*INTEGERS, *FLOATS]:
             ),
         }
     )
+
+# The device's masked_fill takes neither uint8 nor int16.
+for dtype in [torch.int8, torch.int32, torch.int64, *FLOATS]:
+    case(f"masked_fill {str(dtype).removeprefix('torch.')}")(lambda d, t=dtype: ints(d, t).masked_fill(mask(d), 2))
 
 add(
     {

@@ -115,7 +115,8 @@ def _rows_source(spec: Spec) -> str:
     for index, operator in enumerate(spec.operators):
         if operator.args:
             specs = [
-                f"{{{c_string(arg.param.name)}, {_kind(arg, operator.where)[0]}, {_DIRECTIONS[arg.direction]}}}"
+                f"{{{c_string(arg.param.name)}, {_kind(arg, operator.where)[0]}, {_DIRECTIONS[arg.direction]}"
+                f"{_gate(spec, operator, arg)}}}"
                 for arg in operator.args
             ]
             lines += wrap(f"constexpr ArgSpec kArgs{index}[] = {{{', '.join(specs)}}};", "    ")
@@ -136,6 +137,15 @@ def _rows_source(spec: Spec) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _gate(spec: Spec, operator: Operator, arg: OperatorArg) -> str:
+    """The rest of an ArgSpec: a bit for each dtype that the device takes, and the highest rank."""
+    gate = spec.gates.get((operator.name, arg.param.name))
+    if gate is None:
+        return ""
+    mask = sum(1 << spec.data_type_numbers[dtype] for dtype in gate.dtypes)
+    return f", {mask:#x}, {gate.max_rank}"
 
 
 def _doors(spec: Spec, operators: list[tuple[int, Operator]]) -> str:

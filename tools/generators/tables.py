@@ -67,6 +67,19 @@ class Operator:
     where: str
 
 
+# What ArgSpec::max_rank holds where the table does not say.
+NO_MAX_RANK = 255
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What the vendor's table for Atlas A3 lists for one tensor of one operator."""
+
+    dtypes: tuple[str, ...]  # names of spec/data_types.csv; none: the table does not say
+    max_rank: int
+    where: str
+
+
 @dataclass(frozen=True)
 class KernelRow:
     kernel: str  # function, or "" for a row that gives `assumed` alone
@@ -189,6 +202,30 @@ class Spec:
         return table
 
     @cached_property
+    def data_type_numbers(self) -> dict[str, int]:
+        """Short name of an element type -> the vendor's number."""
+        return {row["name"]: int(row["number"]) for _, row in self.rows("data_types.csv", ("name", "number"))}
+
+    @cached_property
+    def gates(self) -> dict[tuple[str, str], Gate]:
+        """(Operator, tensor argument) -> dtypes and ranks that the device takes. The table may be absent."""
+        table: dict[tuple[str, str], Gate] = {}
+        if not (self.folder / "dtypes.csv").is_file():
+            return table
+        known = self.data_type_numbers.keys()
+        for where, row in self.rows("dtypes.csv", ("operator", "param", "dtypes", "max_rank", "note")):
+            key = (row["operator"], row["param"])
+            if key in table:
+                raise SpecError(f"{where}: {key[0]} {key[1]} has a row already: {table[key].where}")
+            dtypes = tuple(row["dtypes"].split())
+            if unknown := set(dtypes) - known:
+                raise SpecError(f"{where}: spec/data_types.csv has no type '{min(unknown)}'")
+            if row["max_rank"] and not row["max_rank"].isdigit():
+                raise SpecError(f"{where}: max_rank '{row['max_rank']}' is not a number of dimensions")
+            table[key] = Gate(dtypes, int(row["max_rank"] or NO_MAX_RANK), where)
+        return table
+
+    @cached_property
     def operators(self) -> list[Operator]:
         """Operators in the order of the table. Those without a door are rows of spec/entries.csv."""
         result: list[Operator] = []
@@ -218,6 +255,15 @@ class Spec:
                 raise SpecError(f"{where}: {name}: workspace_bytes is a whole number of bytes")
             workspace_bytes = int(row["workspace_bytes"])
             result.append(Operator(name, operator_class, args, workspace_bytes, kernel, assumed, reason, where))
+        tensors = {
+            (operator.name, arg.param.name)
+            for operator in result
+            for arg in operator.args
+            if arg.param.base_type in ("aclTensor", "aclTensorList")
+        }
+        for key, gate in self.gates.items():
+            if key not in tensors:
+                raise SpecError(f"{gate.where}: {key[0]} has no tensor argument '{key[1]}' in spec/operators.csv")
         for name, kernel_row in self.kernels.items():
             if name not in seen:
                 raise SpecError(f"{kernel_row.where}: {name} has no row in spec/operators.csv")

@@ -9,98 +9,119 @@ namespace {
 using enum ArgKind;
 using enum ArgDirection;
 
-constexpr ArgSpec kArgs0[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs1[] = {{"input", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs2[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs3[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs4[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs5[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs6[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs7[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"outputOut", kTensor, kOut},
-    {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs8[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"indices", kTensor, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs9[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"outputOut", kTensor, kOut},
-    {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs10[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"indices", kTensor, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs11[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs12[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor,
-    kIn}, {"biasOptional", kTensor, kIn}, {"epsilon", kDouble, kIn}, {"additionalOutput", kBool, kIn}, {"yOut",
-    kTensor, kOut}, {"meanOut", kTensor, kOut}, {"rstdOut", kTensor, kOut}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs13[] = {{"dy", kTensor, kIn}, {"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"rstd", kTensor,
-    kIn}, {"mean", kTensor, kIn}, {"gamma", kTensor, kIn}, {"dsumOptional", kTensor, kIn}, {"dxOut", kTensor, kOut},
-    {"dgammaOut", kTensor, kOut}, {"dbetaOut", kTensor, kOut}};
+constexpr ArgSpec kArgs0[] = {{"self", kTensor, kIn, 0x208011a5f, 8}, {"out", kTensor, kOut, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs1[] = {{"input", kTensor, kIn, 0x8001a5f, 255}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs2[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs3[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs4[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs5[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs6[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs7[] = {{"self", kTensor, kIn, 0x8000803, 255}, {"outputSize", kIntArray, kIn}, {"outputOut",
+    kTensor, kOut, 0x8000803, 255}, {"indicesOut", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs8[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"indices", kTensor, kIn, 0x208, 255}, {"gradInput", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs9[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn}, {"outputOut",
+    kTensor, kOut, 0x8000003, 255}, {"indicesOut", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs10[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"indices", kTensor, kIn, 0x8, 255}, {"gradInput", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs11[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}, {"alpha",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs12[] = {{"x1", kTensor, kIn, 0x8000003, 8}, {"x2", kTensor, kIn, 0x8000003, 8}, {"gamma",
+    kTensor, kIn, 0x8000003, 8}, {"beta", kTensor, kIn, 0x8000003, 8}, {"biasOptional", kTensor, kIn, 0x8000003, 8},
+    {"epsilon", kDouble, kIn}, {"additionalOutput", kBool, kIn}, {"yOut", kTensor, kOut, 0x8000003, 8}, {"meanOut",
+    kTensor, kOut, 0x1, 8}, {"rstdOut", kTensor, kOut, 0x1, 8}, {"xOut", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs13[] = {{"dy", kTensor, kIn, 0x8000003, 8}, {"x1", kTensor, kIn, 0x8000003, 8}, {"x2", kTensor,
+    kIn, 0x8000003, 8}, {"rstd", kTensor, kIn, 0x1, 8}, {"mean", kTensor, kIn, 0x1, 8}, {"gamma", kTensor, kIn,
+    0x8000003, 8}, {"dsumOptional", kTensor, kIn, 0x8000003, 8}, {"dxOut", kTensor, kOut, 0x8000003, 8}, {"dgammaOut",
+    kTensor, kOut, 0x1, 8}, {"dbetaOut", kTensor, kOut, 0x1, 8}};
 constexpr ArgSpec kArgs14[] = {{"y", kTensor, kIn}, {"x", kTensor, kIn}, {"weightB", kTensor, kIn}, {"indices",
     kTensor, kIn}, {"weightAOptional", kTensor, kIn}, {"layerIdx", kInt, kIn}, {"scale", kDouble, kIn}, {"yOffset",
     kInt, kIn}, {"ySliceSize", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs15[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs16[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"gamma", kTensor, kIn}, {"epsilon",
-    kDouble, kIn}, {"yOut", kTensor, kOut}, {"rstdOut", kTensor, kOut}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs17[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"gamma", kTensor, kIn}, {"epsilon",
-    kDouble, kIn}, {"y1Out", kTensor, kOut}, {"y2Out", kTensor, kOut}, {"rstdOut", kTensor, kOut}, {"xOut", kTensor,
-    kOut}};
+constexpr ArgSpec kArgs15[] = {{"self", kTensor, kIn, 0x800025f, 8}, {"other", kTensor, kIn, 0x800025f, 8}, {"alpha",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x800025f, 8}};
+constexpr ArgSpec kArgs16[] = {{"x1", kTensor, kIn, 0x8000003, 8}, {"x2", kTensor, kIn, 0x8000003, 8}, {"gamma",
+    kTensor, kIn, 0x8000003, 8}, {"epsilon", kDouble, kIn}, {"yOut", kTensor, kOut, 0x8000003, 8}, {"rstdOut",
+    kTensor, kOut, 0x1, 8}, {"xOut", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs17[] = {{"x1", kTensor, kIn, 0x8000002, 8}, {"x2", kTensor, kIn, 0x8000002, 8}, {"gamma",
+    kTensor, kIn, 0x8000002, 8}, {"epsilon", kDouble, kIn}, {"y1Out", kTensor, kOut, 0x1, 8}, {"y2Out", kTensor, kOut,
+    0x8000002, 8}, {"rstdOut", kTensor, kOut, 0x1, 8}, {"xOut", kTensor, kOut, 0x8000002, 8}};
 constexpr ArgSpec kArgs18[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor,
     kIn}, {"epsilon", kDouble, kIn}, {"scaleAlg", kInt, kIn}, {"roundMode", kString, kIn}, {"dstType", kInt, kIn},
     {"outputRstd", kBool, kIn}, {"yOut", kTensor, kOut}, {"xOut", kTensor, kOut}, {"mxscaleOut", kTensor, kOut},
     {"rstdOut", kTensor, kOut}};
-constexpr ArgSpec kArgs19[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"gamma", kTensor, kIn},
-    {"smoothScale1Optional", kTensor, kIn}, {"smoothScale2Optional", kTensor, kIn}, {"betaOptional", kTensor, kIn},
-    {"epsilon", kDouble, kIn}, {"outputMask", kBoolArray, kIn}, {"y1Out", kTensor, kOut}, {"y2Out", kTensor, kOut},
-    {"xOut", kTensor, kOut}, {"scale1Out", kTensor, kOut}, {"scale2Out", kTensor, kOut}};
-constexpr ArgSpec kArgs20[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"gamma", kTensor, kIn}, {"scales1",
-    kTensor, kIn}, {"scales2Optional", kTensor, kIn}, {"zeroPoints1Optional", kTensor, kIn}, {"zeroPoints2Optional",
-    kTensor, kIn}, {"axis", kInt, kIn}, {"epsilon", kDouble, kIn}, {"divMode", kBool, kIn}, {"y1Out", kTensor, kOut},
-    {"y2Out", kTensor, kOut}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs21[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"gamma", kTensor, kIn}, {"scales1",
-    kTensor, kIn}, {"scales2Optional", kTensor, kIn}, {"zeroPoints1Optional", kTensor, kIn}, {"zeroPoints2Optional",
-    kTensor, kIn}, {"betaOptional", kTensor, kIn}, {"axis", kInt, kIn}, {"epsilon", kDouble, kIn}, {"divMode", kBool,
-    kIn}, {"y1Out", kTensor, kOut}, {"y2Out", kTensor, kOut}, {"xOut", kTensor, kOut}, {"rmsNormOut", kTensor, kOut}};
+constexpr ArgSpec kArgs19[] = {{"x1", kTensor, kIn, 0x8000002, 8}, {"x2", kTensor, kIn, 0x8000002, 8}, {"gamma",
+    kTensor, kIn, 0x8000002, 255}, {"smoothScale1Optional", kTensor, kIn, 0x8000002, 255}, {"smoothScale2Optional",
+    kTensor, kIn, 0x8000002, 255}, {"betaOptional", kTensor, kIn, 0x8000002, 255}, {"epsilon", kDouble, kIn},
+    {"outputMask", kBoolArray, kIn}, {"y1Out", kTensor, kOut, 0x2000000c, 8}, {"y2Out", kTensor, kOut, 0x2000000c, 8},
+    {"xOut", kTensor, kOut, 0x8000002, 8}, {"scale1Out", kTensor, kOut, 0x1, 8}, {"scale2Out", kTensor, kOut, 0x1, 8}};
+constexpr ArgSpec kArgs20[] = {{"x1", kTensor, kIn, 0x8000003, 8}, {"x2", kTensor, kIn, 0x8000003, 8}, {"gamma",
+    kTensor, kIn, 0x8000003, 8}, {"scales1", kTensor, kIn, 0x8000003, 8}, {"scales2Optional", kTensor, kIn, 0x8000003,
+    8}, {"zeroPoints1Optional", kTensor, kIn, 0x800000b, 8}, {"zeroPoints2Optional", kTensor, kIn, 0x800000b, 8},
+    {"axis", kInt, kIn}, {"epsilon", kDouble, kIn}, {"divMode", kBool, kIn}, {"y1Out", kTensor, kOut, 0x4, 8},
+    {"y2Out", kTensor, kOut, 0x4, 8}, {"xOut", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs21[] = {{"x1", kTensor, kIn, 0x8000003, 8}, {"x2", kTensor, kIn, 0x8000003, 8}, {"gamma",
+    kTensor, kIn, 0x8000003, 8}, {"scales1", kTensor, kIn, 0x8000003, 8}, {"scales2Optional", kTensor, kIn, 0x8000003,
+    8}, {"zeroPoints1Optional", kTensor, kIn, 0x800000b, 8}, {"zeroPoints2Optional", kTensor, kIn, 0x800000b, 8},
+    {"betaOptional", kTensor, kIn, 0x8000003, 8}, {"axis", kInt, kIn}, {"epsilon", kDouble, kIn}, {"divMode", kBool,
+    kIn}, {"y1Out", kTensor, kOut, 0x4, 8}, {"y2Out", kTensor, kOut, 0x4, 8}, {"xOut", kTensor, kOut, 0x8000003, 8},
+    {"rmsNormOut", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs22[] = {{"self", kScalar, kIn}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}, {"out",
     kTensor, kOut}};
-constexpr ArgSpec kArgs23[] = {{"self", kTensor, kIn}, {"batch1", kTensor, kIn}, {"batch2", kTensor, kIn}, {"beta",
-    kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs24[] = {{"self", kTensor, kIn}, {"tensor1", kTensor, kIn}, {"tensor2", kTensor, kIn}, {"value",
-    kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs25[] = {{"self", kTensor, kIn}, {"tensor1", kTensor, kIn}, {"tensor2", kTensor, kIn}, {"value",
-    kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs26[] = {{"self", kTensor, kIn}, {"mat1", kTensor, kIn}, {"mat2", kTensor, kIn}, {"beta",
-    kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs27[] = {{"self", kTensor, kIn}, {"mat1", kTensor, kIn}, {"mat2", kTensor, kIn}, {"beta",
-    kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs28[] = {{"self", kTensor, kIn}, {"mat", kTensor, kIn}, {"vec", kTensor, kIn}, {"alpha",
-    kScalar, kIn}, {"beta", kScalar, kIn}, {"out", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs29[] = {{"self", kTensor, kIn}, {"vec1", kTensor, kIn}, {"vec2", kTensor, kIn},
-    {"betaOptional", kScalar, kIn}, {"alphaOptional", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs30[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs31[] = {{"inputTokens", kTensor, kIn}, {"sampledTokenIds", kTensor, kIn}, {"inputPositions",
-    kTensor, kInOut}, {"seqLens", kTensor, kInOut}, {"slotMapping", kTensor, kInOut}, {"blockTables", kTensor, kIn},
-    {"numSeqs", kInt, kIn}, {"numQueries", kInt, kIn}, {"blockSize", kInt, kIn}};
-constexpr ArgSpec kArgs32[] = {{"inputTokens", kTensor, kInOut}, {"sampledTokenIds", kTensor, kIn}, {"inputPositions",
-    kTensor, kInOut}, {"seqLens", kTensor, kInOut}, {"slotMapping", kTensor, kInOut}, {"blockTables", kTensor, kIn},
-    {"specToken", kTensor, kIn}, {"acceptedNum", kTensor, kIn}, {"numSeqs", kInt, kIn}, {"numQueries", kInt, kIn},
-    {"blockSize", kInt, kIn}};
-constexpr ArgSpec kArgs33[] = {{"theta", kTensor, kIn}, {"size", kIntArray, kIn}, {"alignCorners", kBool, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs34[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepdim", kBool, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs35[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"group", kString,
-    kIn}, {"gatherIndex", kInt, kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"output", kTensor, kOut},
-    {"gatherOut", kTensor, kOut}};
-constexpr ArgSpec kArgs36[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"x1Scale",
-    kTensor, kIn}, {"x2Scale", kTensor, kIn}, {"quantScale", kTensor, kIn}, {"blockSize", kInt, kIn}, {"group",
-    kString, kIn}, {"gatherIndex", kInt, kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"groupSize", kInt,
-    kIn}, {"commMode", kString, kIn}, {"output", kTensor, kOut}, {"gatherOut", kTensor, kOut}, {"amaxOut", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs37[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"biasOptional", kTensor, kIn},
-    {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2",
-    kBool, kIn}, {"output", kTensor, kOut}, {"alltoAllOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs38[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"biasOptional", kTensor, kIn},
-    {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn}, {"commMode", kString, kIn}, {"transposeX1",
-    kBool, kIn}, {"transposeX2", kBool, kIn}, {"output", kTensor, kOut}, {"alltoAllOutOptional", kTensor, kOut}};
+constexpr ArgSpec kArgs23[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"batch1", kTensor, kIn, 0x8000003, 255},
+    {"batch2", kTensor, kIn, 0x8000003, 255}, {"beta", kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs24[] = {{"self", kTensor, kIn, 0x8000a03, 255}, {"tensor1", kTensor, kIn, 0x8000a03, 255},
+    {"tensor2", kTensor, kIn, 0x8000a03, 255}, {"value", kScalar, kIn}, {"out", kTensor, kOut, 0x8000a03, 255}};
+constexpr ArgSpec kArgs25[] = {{"self", kTensor, kIn, 0x8000a1f, 8}, {"tensor1", kTensor, kIn, 0x8000a1f, 8},
+    {"tensor2", kTensor, kIn, 0x8000a1f, 8}, {"value", kScalar, kIn}, {"out", kTensor, kOut, 0x8000a1f, 8}};
+constexpr ArgSpec kArgs26[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"mat1", kTensor, kIn, 0x8000003, 255},
+    {"mat2", kTensor, kIn, 0x8000003, 255}, {"beta", kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs27[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"mat1", kTensor, kIn, 0x8000002, 255},
+    {"mat2", kTensor, kIn, 0x8000002, 255}, {"beta", kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs28[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"mat", kTensor, kIn, 0x8001a5f, 255}, {"vec",
+    kTensor, kIn, 0x8001a5f, 255}, {"alpha", kScalar, kIn}, {"beta", kScalar, kIn}, {"out", kTensor, kOut, 0x8000a5f,
+    255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs29[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"vec1", kTensor, kIn, 0x8001a5f, 255},
+    {"vec2", kTensor, kIn, 0x8001a5f, 255}, {"betaOptional", kScalar, kIn}, {"alphaOptional", kScalar, kIn}, {"out",
+    kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs30[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kScalar, kIn}, {"alpha", kScalar, kIn},
+    {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs31[] = {{"inputTokens", kTensor, kIn, 0x200, 255}, {"sampledTokenIds", kTensor, kIn, 0x200,
+    255}, {"inputPositions", kTensor, kInOut, 0x200, 255}, {"seqLens", kTensor, kInOut, 0x200, 255}, {"slotMapping",
+    kTensor, kInOut, 0x200, 255}, {"blockTables", kTensor, kIn, 0x200, 255}, {"numSeqs", kInt, kIn}, {"numQueries",
+    kInt, kIn}, {"blockSize", kInt, kIn}};
+constexpr ArgSpec kArgs32[] = {{"inputTokens", kTensor, kInOut, 0x200, 255}, {"sampledTokenIds", kTensor, kIn, 0x200,
+    255}, {"inputPositions", kTensor, kInOut, 0x200, 255}, {"seqLens", kTensor, kInOut, 0x200, 255}, {"slotMapping",
+    kTensor, kInOut, 0x200, 255}, {"blockTables", kTensor, kIn, 0x200, 255}, {"specToken", kTensor, kIn, 0x200, 255},
+    {"acceptedNum", kTensor, kIn, 0x200, 255}, {"numSeqs", kInt, kIn}, {"numQueries", kInt, kIn}, {"blockSize", kInt,
+    kIn}};
+constexpr ArgSpec kArgs33[] = {{"theta", kTensor, kIn, 0x8000003, 255}, {"size", kIntArray, kIn}, {"alignCorners",
+    kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs34[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"dim", kIntArray, kIn}, {"keepdim", kBool,
+    kIn}, {"out", kTensor, kOut, 0x1010, 255}};
+constexpr ArgSpec kArgs35[] = {{"x1", kTensor, kIn, 0x8000002, 255}, {"x2", kTensor, kIn, 0x8000002, 255}, {"bias",
+    kTensor, kIn, 0x8000002, 255}, {"group", kString, kIn}, {"gatherIndex", kInt, kIn}, {"commTurn", kInt, kIn},
+    {"streamMode", kInt, kIn}, {"output", kTensor, kOut, 0x8000002, 255}, {"gatherOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs36[] = {{"x1", kTensor, kIn, 0x28000006, 255}, {"x2", kTensor, kIn, 0x28000006, 255}, {"bias",
+    kTensor, kIn, 0x8000003, 255}, {"x1Scale", kTensor, kIn, 0x1, 255}, {"x2Scale", kTensor, kIn, 0x201, 255},
+    {"quantScale", kTensor, kIn, 0x1, 255}, {"blockSize", kInt, kIn}, {"group", kString, kIn}, {"gatherIndex", kInt,
+    kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"groupSize", kInt, kIn}, {"commMode", kString, kIn},
+    {"output", kTensor, kOut, 0x8000003, 255}, {"gatherOut", kTensor, kOut, 0x28000006, 255}, {"amaxOut", kTensor,
+    kOut, 0x1, 255}};
+constexpr ArgSpec kArgs37[] = {{"x1", kTensor, kIn, 0x8000002, 255}, {"x2", kTensor, kIn, 0x8000002, 255},
+    {"biasOptional", kTensor, kIn, 0x8000003, 255}, {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn},
+    {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"output", kTensor, kOut, 0x8000002, 255},
+    {"alltoAllOutOptional", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs38[] = {{"x1", kTensor, kIn, 0x8000002, 255}, {"x2", kTensor, kIn, 0x8000002, 255},
+    {"biasOptional", kTensor, kIn, 0x8000003, 255}, {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn},
+    {"commMode", kString, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"output", kTensor, kOut,
+    0x8000002, 255}, {"alltoAllOutOptional", kTensor, kOut, 0x8000002, 255}};
 constexpr ArgSpec kArgs39[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"biasOptional", kTensor, kIn},
     {"x1ScaleOptional", kTensor, kIn}, {"x2Scale", kTensor, kIn}, {"commScaleOptional", kTensor, kIn},
     {"x1OffsetOptional", kTensor, kIn}, {"x2OffsetOptional", kTensor, kIn}, {"group", kString, kIn},
@@ -115,17 +136,18 @@ constexpr ArgSpec kArgs40[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bia
     {"commQuantMode", kInt, kIn}, {"commQuantDtype", kInt, kIn}, {"x1QuantDtype", kInt, kIn}, {"groupSize", kInt,
     kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"output", kTensor, kOut}, {"alltoAllOutOptional",
     kTensor, kOut}};
-constexpr ArgSpec kArgs41[] = {{"gmmX", kTensor, kIn}, {"gmmWeight", kTensor, kIn}, {"sendCountsTensorOptional",
-    kTensor, kIn}, {"recvCountsTensorOptional", kTensor, kIn}, {"mmXOptional", kTensor, kIn}, {"mmWeightOptional",
-    kTensor, kIn}, {"group", kString, kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts", kIntArray, kIn}, {"recvCounts",
-    kIntArray, kIn}, {"transGmmWeight", kBool, kIn}, {"transMmWeight", kBool, kIn}, {"permuteOutFlag", kBool, kIn},
-    {"gmmY", kTensor, kOut}, {"mmYOptional", kTensor, kOut}, {"permuteOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs42[] = {{"gmmX", kTensor, kIn}, {"gmmWeight", kTensor, kIn}, {"sendCountsTensorOptional",
-    kTensor, kIn}, {"recvCountsTensorOptional", kTensor, kIn}, {"mmXOptional", kTensor, kIn}, {"mmWeightOptional",
-    kTensor, kIn}, {"group", kString, kIn}, {"commMode", kString, kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts",
+constexpr ArgSpec kArgs41[] = {{"gmmX", kTensor, kIn, 0x8000002, 255}, {"gmmWeight", kTensor, kIn},
+    {"sendCountsTensorOptional", kTensor, kIn}, {"recvCountsTensorOptional", kTensor, kIn}, {"mmXOptional", kTensor,
+    kIn}, {"mmWeightOptional", kTensor, kIn}, {"group", kString, kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts",
     kIntArray, kIn}, {"recvCounts", kIntArray, kIn}, {"transGmmWeight", kBool, kIn}, {"transMmWeight", kBool, kIn},
     {"permuteOutFlag", kBool, kIn}, {"gmmY", kTensor, kOut}, {"mmYOptional", kTensor, kOut}, {"permuteOutOptional",
     kTensor, kOut}};
+constexpr ArgSpec kArgs42[] = {{"gmmX", kTensor, kIn, 0x8000002, 255}, {"gmmWeight", kTensor, kIn},
+    {"sendCountsTensorOptional", kTensor, kIn}, {"recvCountsTensorOptional", kTensor, kIn}, {"mmXOptional", kTensor,
+    kIn}, {"mmWeightOptional", kTensor, kIn}, {"group", kString, kIn}, {"commMode", kString, kIn}, {"epWorldSize",
+    kInt, kIn}, {"sendCounts", kIntArray, kIn}, {"recvCounts", kIntArray, kIn}, {"transGmmWeight", kBool, kIn},
+    {"transMmWeight", kBool, kIn}, {"permuteOutFlag", kBool, kIn}, {"gmmY", kTensor, kOut}, {"mmYOptional", kTensor,
+    kOut}, {"permuteOutOptional", kTensor, kOut}};
 constexpr ArgSpec kArgs43[] = {{"gmmX", kTensor, kIn}, {"gmmWeight", kTensor, kIn}, {"gmmXScale", kTensor, kIn},
     {"gmmWeightScale", kTensor, kIn}, {"sendCountsTensorOptional", kTensor, kIn}, {"recvCountsTensorOptional",
     kTensor, kIn}, {"mmXOptional", kTensor, kIn}, {"mmWeightOptional", kTensor, kIn}, {"mmXScaleOptional", kTensor,
@@ -142,23 +164,25 @@ constexpr ArgSpec kArgs44[] = {{"gmmX", kTensor, kIn}, {"gmmWeight", kTensor, kI
     kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts", kIntArray, kIn}, {"recvCounts", kIntArray, kIn},
     {"transGmmWeight", kBool, kIn}, {"transMmWeight", kBool, kIn}, {"groupSize", kInt, kIn}, {"permuteOutFlag", kBool,
     kIn}, {"gmmY", kTensor, kOut}, {"mmYOptional", kTensor, kOut}, {"permuteOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs45[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepDim", kBool, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs46[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepDim", kBool, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs47[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepDim", kBool, kIn}, {"minOut",
-    kTensor, kOut}, {"maxOut", kTensor, kOut}};
-constexpr ArgSpec kArgs48[] = {{"self", kTensor, kIn}, {"minOut", kTensor, kOut}, {"maxOut", kTensor, kOut}};
-constexpr ArgSpec kArgs49[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn}, {"minOut",
-    kTensor, kOut}, {"maxOut", kTensor, kOut}};
-constexpr ArgSpec kArgs50[] = {{"currentScale", kTensor, kIn}, {"growthTracker", kTensor, kIn}, {"foundInf", kTensor,
-    kIn}, {"growthFactor", kDouble, kIn}, {"backoffFactor", kDouble, kIn}, {"growthInterval", kInt, kIn},
-    {"updatedScale", kTensor, kOut}, {"updatedGrowthTracker", kTensor, kOut}};
-constexpr ArgSpec kArgs51[] = {{"x", kTensor, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs45[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"dim", kIntArray, kIn}, {"keepDim", kBool,
+    kIn}, {"out", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs46[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"dim", kIntArray, kIn}, {"keepDim", kBool,
+    kIn}, {"out", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs47[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"dim", kIntArray, kIn}, {"keepDim", kBool,
+    kIn}, {"minOut", kTensor, kOut, 0x8001a5f, 255}, {"maxOut", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs48[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"minOut", kTensor, kOut, 0x8001a5f, 255},
+    {"maxOut", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs49[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn},
+    {"minOut", kTensor, kOut, 0x8001a5f, 255}, {"maxOut", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs50[] = {{"currentScale", kTensor, kIn, 0x8000003, 255}, {"growthTracker", kTensor, kIn, 0x8,
+    255}, {"foundInf", kTensor, kIn, 0x8000003, 255}, {"growthFactor", kDouble, kIn}, {"backoffFactor", kDouble, kIn},
+    {"growthInterval", kInt, kIn}, {"updatedScale", kTensor, kOut, 0x8000003, 255}, {"updatedGrowthTracker", kTensor,
+    kOut, 0x8, 255}};
+constexpr ArgSpec kArgs51[] = {{"x", kTensor, kIn, 0x801125f, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs52[] = {{"x", kTensor, kIn}, {"mxscale", kTensor, kIn}, {"axis", kInt, kIn}, {"dstType", kInt,
     kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs53[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepdim", kBool, kIn}, {"out",
-    kTensor, kOut}};
+constexpr ArgSpec kArgs53[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"dim", kIntArray, kIn}, {"keepdim", kBool,
+    kIn}, {"out", kTensor, kOut, 0x1000, 255}};
 constexpr ArgSpec kArgs54[] = {{"varRef", kTensor, kInOut}, {"m", kTensor, kIn}, {"v", kTensor, kIn}, {"beta1Power",
     kTensor, kIn}, {"beta2Power", kTensor, kIn}, {"lr", kTensor, kIn}, {"beta1", kTensor, kIn}, {"beta2", kTensor,
     kIn}, {"epsilon", kTensor, kIn}, {"grad", kTensor, kIn}, {"useLocking", kBool, kIn}, {"useNesterov", kBool, kIn}};
@@ -166,252 +190,311 @@ constexpr ArgSpec kArgs55[] = {{"varRef", kTensor, kInOut}, {"mRef", kTensor, kI
     {"beta1Power", kTensor, kIn}, {"beta2Power", kTensor, kIn}, {"lr", kTensor, kIn}, {"weightDecay", kTensor, kIn},
     {"beta1", kTensor, kIn}, {"beta2", kTensor, kIn}, {"eps", kTensor, kIn}, {"grad", kTensor, kIn},
     {"maxGradNormOptional", kTensor, kIn}, {"amsgrad", kBool, kIn}, {"maximize", kBool, kIn}};
-constexpr ArgSpec kArgs56[] = {{"varRef", kTensor, kInOut}, {"mRef", kTensor, kInOut}, {"vRef", kTensor, kInOut},
-    {"maxGradNormOptionalRef", kTensor, kInOut}, {"grad", kTensor, kIn}, {"step", kTensor, kIn}, {"lr", kDouble, kIn},
-    {"beta1", kDouble, kIn}, {"beta2", kDouble, kIn}, {"weightDecay", kDouble, kIn}, {"eps", kDouble, kIn},
-    {"amsgrad", kBool, kIn}, {"maximize", kBool, kIn}};
-constexpr ArgSpec kArgs57[] = {{"queryRef", kTensor, kInOut}, {"keyRef", kTensor, kInOut}, {"cos", kTensor, kIn},
-    {"sin", kTensor, kIn}, {"layout", kInt, kIn}};
-constexpr ArgSpec kArgs58[] = {{"queryRef", kTensor, kInOut}, {"keyRef", kTensor, kInOut}, {"cos", kTensor, kIn},
-    {"sin", kTensor, kIn}, {"layout", kInt, kIn}, {"rotaryMode", kString, kIn}};
-constexpr ArgSpec kArgs59[] = {{"logits", kTensor, kIn}, {"p", kTensor, kIn}, {"k", kTensor, kIn}, {"out", kTensor,
-    kOut}};
+constexpr ArgSpec kArgs56[] = {{"varRef", kTensor, kInOut, 0x8000003, 8}, {"mRef", kTensor, kInOut}, {"vRef", kTensor,
+    kInOut}, {"maxGradNormOptionalRef", kTensor, kInOut}, {"grad", kTensor, kIn}, {"step", kTensor, kIn, 0x201, 255},
+    {"lr", kDouble, kIn}, {"beta1", kDouble, kIn}, {"beta2", kDouble, kIn}, {"weightDecay", kDouble, kIn}, {"eps",
+    kDouble, kIn}, {"amsgrad", kBool, kIn}, {"maximize", kBool, kIn}};
+constexpr ArgSpec kArgs57[] = {{"queryRef", kTensor, kInOut, 0x8000003, 255}, {"keyRef", kTensor, kInOut, 0x8000003,
+    255}, {"cos", kTensor, kIn, 0x8000003, 255}, {"sin", kTensor, kIn, 0x8000003, 255}, {"layout", kInt, kIn}};
+constexpr ArgSpec kArgs58[] = {{"queryRef", kTensor, kInOut, 0x8000003, 255}, {"keyRef", kTensor, kInOut, 0x8000003,
+    255}, {"cos", kTensor, kIn, 0x8000003, 255}, {"sin", kTensor, kIn, 0x8000003, 255}, {"layout", kInt, kIn},
+    {"rotaryMode", kString, kIn}};
+constexpr ArgSpec kArgs59[] = {{"logits", kTensor, kIn, 0x8000003, 255}, {"p", kTensor, kIn, 0x8000003, 255}, {"k",
+    kTensor, kIn, 0x8, 255}, {"out", kTensor, kOut, 0x8000003, 255}};
 constexpr ArgSpec kArgs60[] = {{"start", kScalar, kIn}, {"end", kScalar, kIn}, {"step", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs61[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs62[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs63[] = {{"x", kTensor, kIn}, {"scale", kTensor, kIn}, {"offset", kTensor, kIn}, {"dstType",
-    kInt, kIn}, {"sqrtMode", kBool, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs64[] = {{"x", kTensor, kIn}, {"scale", kTensor, kIn}, {"offset", kTensor, kIn}, {"sqrtMode",
-    kBool, kIn}, {"roundMode", kString, kIn}, {"dstType", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs65[] = {{"x", kTensor, kIn}, {"scale", kTensor, kIn}, {"offset", kTensor, kIn}, {"sqrtMode",
-    kBool, kIn}, {"roundMode", kString, kIn}, {"dstType", kInt, kIn}, {"axis", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs66[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs67[] = {{"input", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs68[] = {{"input", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs69[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs70[] = {{"input", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs71[] = {{"x", kTensor, kIn}, {"sessionId", kTensor, kIn}, {"microBatchId", kTensor, kIn},
-    {"layerId", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"expertRankTable", kTensor, kIn}, {"scales", kTensor,
-    kIn}, {"activeMask", kTensor, kIn}, {"group", kString, kIn}, {"worldSize", kInt, kIn}, {"ffnTokenInfoTableShape",
-    kIntArray, kIn}, {"ffnTokenDataShape", kIntArray, kIn}, {"attnTokenInfoTableShape", kIntArray, kIn},
-    {"moeExpertNum", kInt, kIn}, {"quantMode", kInt, kIn}, {"syncFlag", kInt, kIn}, {"ffnStartRankId", kInt, kIn}};
-constexpr ArgSpec kArgs72[] = {{"lse", kTensorList, kIn}, {"localOut", kTensorList, kIn}, {"updateType", kInt, kIn},
-    {"out", kTensor, kOut}, {"lseOut", kTensor, kOut}};
-constexpr ArgSpec kArgs73[] = {{"scheduleContext", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"layerId", kTensor,
-    kIn}, {"hiddenSize", kInt, kIn}, {"tokenDtype", kInt, kIn}, {"needSchedule", kInt, kIn}, {"y", kTensor, kOut},
-    {"nextLayerId", kTensor, kOut}};
-constexpr ArgSpec kArgs74[] = {{"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"strides", kIntArray, kIn},
-    {"paddings", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"countIncludePad", kBool, kIn}, {"divisorOverride", kInt,
-    kIn}, {"cubeMathType", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs75[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn},
-    {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"countIncludePad", kBool,
-    kIn}, {"divisorOverride", kInt, kIn}, {"cubeMathType", kInt, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs76[] = {{"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn},
-    {"padding", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"countIncludePad", kBool, kIn}, {"divisorOverride", kInt,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs77[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn},
-    {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"countIncludePad", kBool,
-    kIn}, {"divisorOverride", kInt, kIn}, {"output", kTensor, kOut}};
-constexpr ArgSpec kArgs78[] = {{"self", kTensor, kIn}, {"batch1", kTensor, kIn}, {"batch2", kTensor, kIn}, {"beta",
-    kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs79[] = {{"self", kTensor, kIn}, {"mat2", kTensor, kIn}, {"out", kTensor, kOut},
-    {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs80[] = {{"self", kTensor, kIn}, {"mat2", kTensor, kIn}, {"out", kTensor, kOut},
-    {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs81[] = {{"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"bias", kTensor, kIn},
-    {"runningMean", kTensor, kInOut}, {"runningVar", kTensor, kInOut}, {"training", kBool, kIn}, {"momentum", kDouble,
-    kIn}, {"eps", kDouble, kIn}, {"output", kTensor, kOut}, {"saveMean", kTensor, kOut}, {"saveInvstd", kTensor, kOut}};
-constexpr ArgSpec kArgs82[] = {{"gradOut", kTensor, kIn}, {"input", kTensor, kIn}, {"weight", kTensor, kIn},
-    {"runningMean", kTensor, kIn}, {"runningVar", kTensor, kIn}, {"saveMean", kTensor, kIn}, {"saveInvstd", kTensor,
-    kIn}, {"training", kBool, kIn}, {"eps", kDouble, kIn}, {"outputMask", kBoolArray, kIn}, {"gradInput", kTensor,
-    kOut}, {"gradWeight", kTensor, kOut}, {"gradBias", kTensor, kOut}};
-constexpr ArgSpec kArgs83[] = {{"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"bias", kTensor, kIn}, {"mean",
-    kTensor, kIn}, {"invstd", kTensor, kIn}, {"eps", kDouble, kIn}, {"output", kTensor, kOut}};
-constexpr ArgSpec kArgs84[] = {{"gradOut", kTensor, kIn}, {"input", kTensor, kIn}, {"mean", kTensor, kIn}, {"invstd",
-    kTensor, kIn}, {"weight", kTensor, kIn}, {"sumDy", kTensor, kIn}, {"sumDyXmu", kTensor, kIn}, {"counter", kTensor,
-    kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs85[] = {{"input", kTensor, kIn}, {"mean", kTensor, kIn}, {"invstd", kTensor, kIn},
-    {"runningMean", kTensor, kInOut}, {"runningVar", kTensor, kInOut}, {"momentum", kDouble, kIn}, {"eps", kDouble,
-    kIn}, {"counts", kTensor, kIn}, {"meanAll", kTensor, kOut}, {"invstdAll", kTensor, kOut}};
-constexpr ArgSpec kArgs86[] = {{"x", kTensor, kIn}, {"sum", kTensor, kOut}, {"squareSum", kTensor, kOut}};
-constexpr ArgSpec kArgs87[] = {{"gradOut", kTensor, kIn}, {"input", kTensor, kIn}, {"mean", kTensor, kIn}, {"invstd",
-    kTensor, kIn}, {"weight", kTensor, kIn}, {"inputG", kBool, kIn}, {"weightG", kBool, kIn}, {"biasG", kBool, kIn},
-    {"sumDy", kTensor, kOut}, {"sumDyXmu", kTensor, kOut}, {"gradWeight", kTensor, kOut}, {"gradBias", kTensor, kOut}};
-constexpr ArgSpec kArgs88[] = {{"input", kTensor, kIn}, {"eps", kDouble, kIn}, {"mean", kTensor, kOut}, {"invstd",
-    kTensor, kOut}};
+    kTensor, kOut, 0x8000a0b, 255}};
+constexpr ArgSpec kArgs61[] = {{"self", kTensor, kIn, 0x8000a5f, 255}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn},
+    {"out", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs62[] = {{"self", kTensor, kIn, 0x8000a5f, 255}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn},
+    {"out", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs63[] = {{"x", kTensor, kIn, 0x2000000c, 8}, {"scale", kTensor, kIn, 0x8000001, 8}, {"offset",
+    kTensor, kIn, 0x8000001, 8}, {"dstType", kInt, kIn}, {"sqrtMode", kBool, kIn}, {"y", kTensor, kOut, 0x8000002, 8}};
+constexpr ArgSpec kArgs64[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"scale", kTensor, kIn, 0x8000003, 8}, {"offset",
+    kTensor, kIn, 0x8000003, 8}, {"sqrtMode", kBool, kIn}, {"roundMode", kString, kIn}, {"dstType", kInt, kIn}, {"y",
+    kTensor, kOut, 0x2000000c, 8}};
+constexpr ArgSpec kArgs65[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"scale", kTensor, kIn, 0x8000003, 8}, {"offset",
+    kTensor, kIn, 0x8000003, 8}, {"sqrtMode", kBool, kIn}, {"roundMode", kString, kIn}, {"dstType", kInt, kIn},
+    {"axis", kInt, kIn}, {"y", kTensor, kOut, 0x2000000c, 8}};
+constexpr ArgSpec kArgs66[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"out", kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs67[] = {{"input", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs68[] = {{"input", kTensor, kIn, 0x8001a5f, 255}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs69[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"other", kTensor, kIn, 0x8001a5f, 8}, {"out",
+    kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs70[] = {{"input", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs71[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"sessionId", kTensor, kIn, 0x8, 255},
+    {"microBatchId", kTensor, kIn, 0x8, 255}, {"layerId", kTensor, kIn, 0x8, 255}, {"expertIds", kTensor, kIn, 0x8,
+    255}, {"expertRankTable", kTensor, kIn, 0x8, 255}, {"scales", kTensor, kIn}, {"activeMask", kTensor, kIn},
+    {"group", kString, kIn}, {"worldSize", kInt, kIn}, {"ffnTokenInfoTableShape", kIntArray, kIn},
+    {"ffnTokenDataShape", kIntArray, kIn}, {"attnTokenInfoTableShape", kIntArray, kIn}, {"moeExpertNum", kInt, kIn},
+    {"quantMode", kInt, kIn}, {"syncFlag", kInt, kIn}, {"ffnStartRankId", kInt, kIn}};
+constexpr ArgSpec kArgs72[] = {{"lse", kTensorList, kIn, 0x1, 255}, {"localOut", kTensorList, kIn, 0x8000003, 255},
+    {"updateType", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 255}, {"lseOut", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs73[] = {{"scheduleContext", kTensor, kIn, 0x4, 255}, {"expertScales", kTensor, kIn, 0x1, 255},
+    {"layerId", kTensor, kIn, 0x8, 255}, {"hiddenSize", kInt, kIn}, {"tokenDtype", kInt, kIn}, {"needSchedule", kInt,
+    kIn}, {"y", kTensor, kOut, 0x8000002, 255}, {"nextLayerId", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs74[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"kernelSize", kIntArray, kIn}, {"strides",
+    kIntArray, kIn}, {"paddings", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"countIncludePad", kBool, kIn},
+    {"divisorOverride", kInt, kIn}, {"cubeMathType", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs75[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"ceilMode", kBool, kIn},
+    {"countIncludePad", kBool, kIn}, {"divisorOverride", kInt, kIn}, {"cubeMathType", kInt, kIn}, {"gradInput",
+    kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs76[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"kernelSize", kIntArray, kIn}, {"stride",
+    kIntArray, kIn}, {"padding", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"countIncludePad", kBool, kIn},
+    {"divisorOverride", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs77[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"ceilMode", kBool, kIn},
+    {"countIncludePad", kBool, kIn}, {"divisorOverride", kInt, kIn}, {"output", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs78[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"batch1", kTensor, kIn, 0x8000003, 255},
+    {"batch2", kTensor, kIn, 0x8000003, 255}, {"beta", kScalar, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs79[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"mat2", kTensor, kIn, 0x8000003, 255}, {"out",
+    kTensor, kOut, 0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs80[] = {{"self", kTensor, kIn, 0x8000002, 255}, {"mat2", kTensor, kIn, 0x8000002, 255}, {"out",
+    kTensor, kOut, 0x8000002, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs81[] = {{"input", kTensor, kIn, 0x8000003, 8}, {"weight", kTensor, kIn, 0x8000003, 255},
+    {"bias", kTensor, kIn, 0x8000003, 255}, {"runningMean", kTensor, kInOut, 0x8000003, 255}, {"runningVar", kTensor,
+    kInOut, 0x8000003, 255}, {"training", kBool, kIn}, {"momentum", kDouble, kIn}, {"eps", kDouble, kIn}, {"output",
+    kTensor, kOut, 0x8000003, 8}, {"saveMean", kTensor, kOut, 0x8000003, 255}, {"saveInvstd", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs82[] = {{"gradOut", kTensor, kIn, 0x8000003, 8}, {"input", kTensor, kIn, 0x8000003, 8},
+    {"weight", kTensor, kIn, 0x8000003, 255}, {"runningMean", kTensor, kIn, 0x8000003, 255}, {"runningVar", kTensor,
+    kIn, 0x8000003, 255}, {"saveMean", kTensor, kIn, 0x8000003, 255}, {"saveInvstd", kTensor, kIn, 0x8000003, 255},
+    {"training", kBool, kIn}, {"eps", kDouble, kIn}, {"outputMask", kBoolArray, kIn}, {"gradInput", kTensor, kOut,
+    0x8000003, 8}, {"gradWeight", kTensor, kOut, 0x8000003, 255}, {"gradBias", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs83[] = {{"input", kTensor, kIn, 0x8000003, 8}, {"weight", kTensor, kIn, 0x8000003, 255},
+    {"bias", kTensor, kIn, 0x8000003, 255}, {"mean", kTensor, kIn, 0x8000003, 255}, {"invstd", kTensor, kIn,
+    0x8000003, 255}, {"eps", kDouble, kIn}, {"output", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs84[] = {{"gradOut", kTensor, kIn, 0x8000003, 8}, {"input", kTensor, kIn, 0x8000003, 8},
+    {"mean", kTensor, kIn, 0x8000003, 255}, {"invstd", kTensor, kIn, 0x8000003, 255}, {"weight", kTensor, kIn,
+    0x8000003, 255}, {"sumDy", kTensor, kIn, 0x8000003, 255}, {"sumDyXmu", kTensor, kIn, 0x8000003, 255}, {"counter",
+    kTensor, kIn, 0xb, 8}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs85[] = {{"input", kTensor, kIn, 0x8000003, 8}, {"mean", kTensor, kIn, 0x8000003, 255},
+    {"invstd", kTensor, kIn, 0x8000003, 255}, {"runningMean", kTensor, kInOut, 0x8000003, 255}, {"runningVar",
+    kTensor, kInOut, 0x8000003, 255}, {"momentum", kDouble, kIn}, {"eps", kDouble, kIn}, {"counts", kTensor, kIn,
+    0x8000003, 255}, {"meanAll", kTensor, kOut, 0x8000003, 255}, {"invstdAll", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs86[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"sum", kTensor, kOut, 0x1, 255}, {"squareSum",
+    kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs87[] = {{"gradOut", kTensor, kIn, 0x8000003, 8}, {"input", kTensor, kIn, 0x8000003, 8},
+    {"mean", kTensor, kIn, 0x8000003, 255}, {"invstd", kTensor, kIn, 0x8000003, 255}, {"weight", kTensor, kIn,
+    0x8000003, 255}, {"inputG", kBool, kIn}, {"weightG", kBool, kIn}, {"biasG", kBool, kIn}, {"sumDy", kTensor, kOut,
+    0x8000003, 255}, {"sumDyXmu", kTensor, kOut, 0x8000003, 255}, {"gradWeight", kTensor, kOut, 0x8000003, 255},
+    {"gradBias", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs88[] = {{"input", kTensor, kIn, 0x3, 8}, {"eps", kDouble, kIn}, {"mean", kTensor, kOut, 0x1,
+    255}, {"invstd", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs89[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"weight", kTensor, kIn},
     {"reduction", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs90[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"weightOptional", kTensor, kIn}, {"reduction", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs91[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"weightOptional", kTensor, kIn},
-    {"posWeightOptional", kTensor, kIn}, {"reduction", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs92[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"weightOptional", kTensor, kIn}, {"posWeightOptional", kTensor, kIn}, {"reduction", kInt, kIn}, {"out", kTensor,
+constexpr ArgSpec kArgs90[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"target", kTensor, kIn, 0x8000003, 8}, {"weightOptional", kTensor, kIn, 0x8000003, 8}, {"reduction", kInt, kIn},
+    {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs91[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"target", kTensor, kIn}, {"weightOptional",
+    kTensor, kIn, 0x0, 8}, {"posWeightOptional", kTensor, kIn, 0x0, 8}, {"reduction", kInt, kIn}, {"out", kTensor,
     kOut}};
-constexpr ArgSpec kArgs93[] = {{"self", kTensor, kIn}, {"weights", kTensor, kIn}, {"minlength", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs94[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs95[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs96[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs97[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs98[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs99[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs100[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs101[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"blockSparseMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"blockShapeOptional", kIntArray,
-    kIn}, {"actualSeqLengthsOptional", kIntArray, kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn},
-    {"blockTableOptional", kTensor, kIn}, {"qInputLayout", kString, kIn}, {"kvInputLayout", kString, kIn},
+constexpr ArgSpec kArgs92[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"target", kTensor, kIn}, {"weightOptional", kTensor, kIn}, {"posWeightOptional", kTensor, kIn}, {"reduction",
+    kInt, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs93[] = {{"self", kTensor, kIn, 0x25c, 255}, {"weights", kTensor, kIn, 0x1a5f, 255},
+    {"minlength", kInt, kIn}, {"out", kTensor, kOut, 0xa09, 255}};
+constexpr ArgSpec kArgs94[] = {{"self", kTensor, kIn, 0x12dc, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8001adf, 8}};
+constexpr ArgSpec kArgs95[] = {{"self", kTensor, kIn, 0x12dc, 8}, {"other", kTensor, kIn, 0x12dc, 8}, {"out", kTensor,
+    kOut, 0x17dc, 8}};
+constexpr ArgSpec kArgs96[] = {{"self", kTensor, kIn, 0x125c, 255}, {"out", kTensor, kOut, 0x125c, 255}};
+constexpr ArgSpec kArgs97[] = {{"self", kTensor, kIn, 0x17dc, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8001adf, 255}};
+constexpr ArgSpec kArgs98[] = {{"self", kTensor, kIn, 0x17dc, 8}, {"other", kTensor, kIn, 0x17dc, 8}, {"out", kTensor,
+    kOut, 0x17dc, 8}};
+constexpr ArgSpec kArgs99[] = {{"self", kTensor, kIn, 0x17dc, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8001a5f, 8}};
+constexpr ArgSpec kArgs100[] = {{"self", kTensor, kIn, 0x17dc, 255}, {"other", kTensor, kIn, 0x17dc, 255}, {"out",
+    kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs101[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"blockSparseMaskOptional", kTensor, kIn, 0x4, 255},
+    {"attenMaskOptional", kTensor, kIn, 0x4, 255}, {"blockShapeOptional", kIntArray, kIn},
+    {"actualSeqLengthsOptional", kIntArray, kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn},
+    {"blockTableOptional", kTensor, kIn, 0x8, 255}, {"qInputLayout", kString, kIn}, {"kvInputLayout", kString, kIn},
     {"numKeyValueHeads", kInt, kIn}, {"maskType", kInt, kIn}, {"scaleValue", kDouble, kIn}, {"innerPrecise", kInt,
     kIn}, {"blockSize", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"softmaxLseFlag", kInt,
-    kIn}, {"attentionOut", kTensor, kOut}, {"softmaxLseOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs102[] = {{"dout", kTensor, kIn}, {"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value",
-    kTensor, kIn}, {"attentionOut", kTensor, kIn}, {"softmaxLse", kTensor, kIn}, {"blockSparseMaskOptional", kTensor,
-    kIn}, {"attenMaskOptional", kTensor, kIn}, {"blockShapeOptional", kIntArray, kIn}, {"actualSeqLengthsOptional",
-    kIntArray, kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"qInputLayout", kString, kIn}, {"kvInputLayout",
-    kString, kIn}, {"numKeyValueHeads", kInt, kIn}, {"maskType", kInt, kIn}, {"scaleValue", kDouble, kIn},
-    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"dq", kTensor, kOut}, {"dk", kTensor, kOut}, {"dv", kTensor,
-    kOut}};
+    kIn}, {"attentionOut", kTensor, kOut, 0x8000002, 255}, {"softmaxLseOptional", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs102[] = {{"dout", kTensor, kIn, 0x8000002, 255}, {"query", kTensor, kIn, 0x8000002, 255},
+    {"key", kTensor, kIn, 0x8000002, 255}, {"value", kTensor, kIn, 0x8000002, 255}, {"attentionOut", kTensor, kIn,
+    0x8000002, 255}, {"softmaxLse", kTensor, kIn, 0x1, 255}, {"blockSparseMaskOptional", kTensor, kIn, 0x1000, 255},
+    {"attenMaskOptional", kTensor, kIn, 0x1000, 255}, {"blockShapeOptional", kIntArray, kIn},
+    {"actualSeqLengthsOptional", kIntArray, kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"qInputLayout",
+    kString, kIn}, {"kvInputLayout", kString, kIn}, {"numKeyValueHeads", kInt, kIn}, {"maskType", kInt, kIn},
+    {"scaleValue", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"dq", kTensor, kOut,
+    0x8000002, 255}, {"dk", kTensor, kOut, 0x8000002, 255}, {"dv", kTensor, kOut, 0x8000002, 255}};
 constexpr ArgSpec kArgs103[] = {{"self", kTensor, kIn}, {"boundaries", kTensor, kIn}, {"outInt32", kBool, kIn},
     {"right", kBool, kIn}, {"out", kTensor, kOut}};
 constexpr ArgSpec kArgs104[] = {{"bBoxes", kTensor, kIn}, {"gtBoxes", kTensor, kIn}, {"trans", kBool, kIn},
     {"isCross", kBool, kIn}, {"mode", kString, kIn}, {"overlap", kTensor, kOut}, {"atanSub", kTensor, kOut}};
-constexpr ArgSpec kArgs105[] = {{"self", kTensor, kIn}, {"dtype", kDataType, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs106[] = {{"tensors", kTensorList, kIn}, {"dim", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs107[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"p", kDouble, kIn}, {"compute_mode",
-    kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs108[] = {{"grad", kTensor, kIn}, {"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"cdist", kTensor,
-    kIn}, {"p", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs109[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs110[] = {{"self", kTensor, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs111[] = {{"self", kTensor, kIn}, {"groups", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs112[] = {{"tensors", kTensorList, kIn}, {"dim", kInt, kIn}, {"numChunks", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs113[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn}, {"beta",
-    kTensor, kIn}, {"initialState", kTensor, kIn}, {"actualSeqLengths", kTensor, kIn}, {"gOptional", kTensor, kIn},
-    {"scaleValue", kDouble, kIn}, {"out", kTensor, kOut}, {"finalState", kTensor, kOut}};
-constexpr ArgSpec kArgs114[] = {{"self", kTensor, kIn}, {"clipValueMin", kScalar, kIn}, {"clipValueMax", kScalar,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs115[] = {{"self", kTensor, kIn}, {"clipValueMax", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs116[] = {{"self", kTensor, kIn}, {"max", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs117[] = {{"self", kTensor, kIn}, {"clipValueMin", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs118[] = {{"self", kTensor, kIn}, {"clipValueMin", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs119[] = {{"self", kTensor, kIn}, {"clipValueMin", kTensor, kIn}, {"clipValueMax", kTensor,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs120[] = {{"x", kTensor, kIn}, {"groupIndexOptional", kTensor, kIn}, {"dim", kInt, kIn},
-    {"alpha", kDouble, kIn}, {"limit", kDouble, kIn}, {"bias", kDouble, kIn}, {"interleaved", kBool, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs121[] = {{"uniqueLen", kTensor, kIn}, {"uniqueIndices", kTensor, kIn}, {"indices", kTensor,
-    kIn}, {"values", kTensor, kIn}, {"newIndicesOut", kTensor, kOut}, {"newValuesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs122[] = {{"real", kTensor, kIn}, {"imag", kTensor, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs105[] = {{"self", kTensor, kIn, 0x208031fdf, 8}, {"dtype", kDataType, kIn}, {"out", kTensor,
+    kOut, 0x228031fdf, 8}};
+constexpr ArgSpec kArgs106[] = {{"tensors", kTensorList, kIn, 0x8011fdf, 8}, {"dim", kInt, kIn}, {"out", kTensor,
+    kOut, 0x8011fdf, 255}};
+constexpr ArgSpec kArgs107[] = {{"x1", kTensor, kIn, 0x8000003, 8}, {"x2", kTensor, kIn, 0x0, 8}, {"p", kDouble, kIn},
+    {"compute_mode", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs108[] = {{"grad", kTensor, kIn, 0x8000003, 255}, {"x1", kTensor, kIn, 0x8000003, 255}, {"x2",
+    kTensor, kIn, 0x8000003, 255}, {"cdist", kTensor, kIn, 0x8000003, 255}, {"p", kDouble, kIn}, {"out", kTensor,
+    kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs109[] = {{"self", kTensor, kIn, 0x8000803, 8}, {"out", kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs110[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000003, 8}};
+constexpr ArgSpec kArgs111[] = {{"self", kTensor, kIn, 0x31a5f, 255}, {"groups", kInt, kIn}, {"out", kTensor, kOut,
+    0x8031a5f, 255}};
+constexpr ArgSpec kArgs112[] = {{"tensors", kTensorList, kIn, 0x8000003, 8}, {"dim", kInt, kIn}, {"numChunks", kInt,
+    kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs113[] = {{"query", kTensor, kIn, 0x8000000, 255}, {"key", kTensor, kIn, 0x8000000, 255},
+    {"value", kTensor, kIn, 0x8000000, 255}, {"beta", kTensor, kIn, 0x8000000, 255}, {"initialState", kTensor, kIn,
+    0x8000001, 255}, {"actualSeqLengths", kTensor, kIn, 0x8, 255}, {"gOptional", kTensor, kIn, 0x1, 255},
+    {"scaleValue", kDouble, kIn}, {"out", kTensor, kOut, 0x8000000, 255}, {"finalState", kTensor, kOut, 0x8000001,
+    255}};
+constexpr ArgSpec kArgs114[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"clipValueMin", kScalar, kIn}, {"clipValueMax",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs115[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"clipValueMax", kScalar, kIn}, {"out", kTensor,
+    kOut, 0x8000a5f, 255}};
+constexpr ArgSpec kArgs116[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"max", kTensor, kIn, 0x8001a5f, 8}, {"out",
+    kTensor, kOut, 0x8000a5f, 8}};
+constexpr ArgSpec kArgs117[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"clipValueMin", kScalar, kIn}, {"out", kTensor,
+    kOut, 0x8000a5f, 255}};
+constexpr ArgSpec kArgs118[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"clipValueMin", kTensor, kIn, 0x8001a5f, 8},
+    {"out", kTensor, kOut, 0x8000a5f, 8}};
+constexpr ArgSpec kArgs119[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"clipValueMin", kTensor, kIn, 0x8001a5f, 8},
+    {"clipValueMax", kTensor, kIn, 0x8001a5f, 8}, {"out", kTensor, kOut, 0x8000a5f, 8}};
+constexpr ArgSpec kArgs120[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"groupIndexOptional", kTensor, kIn, 0x200, 255},
+    {"dim", kInt, kIn}, {"alpha", kDouble, kIn}, {"limit", kDouble, kIn}, {"bias", kDouble, kIn}, {"interleaved",
+    kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs121[] = {{"uniqueLen", kTensor, kIn, 0x208, 255}, {"uniqueIndices", kTensor, kIn, 0x208, 255},
+    {"indices", kTensor, kIn, 0x208, 255}, {"values", kTensor, kIn, 0xb, 255}, {"newIndicesOut", kTensor, kOut, 0x208,
+    255}, {"newValuesOut", kTensor, kOut, 0xb, 255}};
+constexpr ArgSpec kArgs122[] = {{"real", kTensor, kIn, 0x803, 255}, {"imag", kTensor, kIn, 0x803, 255}, {"out",
+    kTensor, kOut, 0x200030000, 255}};
 constexpr ArgSpec kArgs123[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"shape", kIntArray, kIn},
     {"transpose_first", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs124[] = {{"self", kTensor, kIn}, {"pad", kIntArray, kIn}, {"value", kScalar, kIn}, {"out",
+constexpr ArgSpec kArgs124[] = {{"self", kTensor, kIn, 0x8031fdf, 8}, {"pad", kIntArray, kIn}, {"value", kScalar,
+    kIn}, {"out", kTensor, kOut, 0x8031fdf, 255}};
+constexpr ArgSpec kArgs125[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"weight", kTensor, kIn, 0x8000003, 255},
+    {"kernelSize", kIntArray, kIn}, {"bias", kTensor, kIn, 0x8000003, 255}, {"stride", kIntArray, kIn}, {"padding",
+    kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"out", kTensor, kOut, 0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs126[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"weight", kTensor, kIn, 0x8000003, 255},
+    {"bias", kTensor, kIn, 0x8000003, 255}, {"pad", kInt, kIn}, {"output", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs127[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"input", kTensor, kIn, 0x8000003, 255},
+    {"weight", kTensor, kIn, 0x8000003, 255}, {"bias", kTensor, kIn, 0x8000003, 255}, {"pad", kInt, kIn},
+    {"cubeMathType", kInt, kIn}, {"gradInput", kTensor, kOut, 0x8000003, 255}, {"gradWeight", kTensor, kOut,
+    0x8000003, 255}, {"gradBias", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs128[] = {{"input", kTensor, kIn, 0x8000003, 255}, {"weight", kTensor, kIn, 0x8000003, 255},
+    {"bias", kTensor, kIn, 0x8000003, 255}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation",
+    kIntArray, kIn}, {"transposed", kBool, kIn}, {"outputPadding", kIntArray, kIn}, {"groups", kInt, kIn}, {"output",
+    kTensor, kOut, 0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs129[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"input", kTensor, kIn, 0x8000003, 255},
+    {"weight", kTensor, kIn, 0x8000003, 255}, {"biasSizes", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding",
+    kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"transposed", kBool, kIn}, {"outputPadding", kIntArray, kIn},
+    {"groups", kInt, kIn}, {"outputMask", kBoolArray, kIn}, {"cubeMathType", kInt, kIn}, {"gradInput", kTensor, kOut,
+    0x8000003, 255}, {"gradWeight", kTensor, kOut, 0x8000003, 255}, {"gradBias", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs130[] = {{"input", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs131[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs132[] = {{"input", kTensor, kIn, 0x8000003, 255}, {"target", kTensor, kIn, 0x208, 255},
+    {"weightOptional", kTensor, kIn, 0x1, 255}, {"reductionOptional", kString, kIn}, {"ignoreIndex", kInt, kIn},
+    {"labelSmoothing", kDouble, kIn}, {"lseSquareScaleForZloss", kDouble, kIn}, {"returnZloss", kBool, kIn},
+    {"lossOut", kTensor, kOut}, {"logProbOut", kTensor, kOut}, {"zlossOut", kTensor, kOut}, {"lseForZlossOut",
     kTensor, kOut}};
-constexpr ArgSpec kArgs125[] = {{"self", kTensor, kIn}, {"weight", kTensor, kIn}, {"kernelSize", kIntArray, kIn},
-    {"bias", kTensor, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn},
-    {"out", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs126[] = {{"self", kTensor, kIn}, {"weight", kTensor, kIn}, {"bias", kTensor, kIn}, {"pad",
-    kInt, kIn}, {"output", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs127[] = {{"self", kTensor, kIn}, {"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"bias",
-    kTensor, kIn}, {"pad", kInt, kIn}, {"cubeMathType", kInt, kIn}, {"gradInput", kTensor, kOut}, {"gradWeight",
-    kTensor, kOut}, {"gradBias", kTensor, kOut}};
-constexpr ArgSpec kArgs128[] = {{"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"bias", kTensor, kIn}, {"stride",
-    kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"transposed", kBool, kIn},
-    {"outputPadding", kIntArray, kIn}, {"groups", kInt, kIn}, {"output", kTensor, kOut}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs129[] = {{"gradOutput", kTensor, kIn}, {"input", kTensor, kIn}, {"weight", kTensor, kIn},
-    {"biasSizes", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray,
-    kIn}, {"transposed", kBool, kIn}, {"outputPadding", kIntArray, kIn}, {"groups", kInt, kIn}, {"outputMask",
-    kBoolArray, kIn}, {"cubeMathType", kInt, kIn}, {"gradInput", kTensor, kOut}, {"gradWeight", kTensor, kOut},
-    {"gradBias", kTensor, kOut}};
-constexpr ArgSpec kArgs130[] = {{"input", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs131[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs132[] = {{"input", kTensor, kIn}, {"target", kTensor, kIn}, {"weightOptional", kTensor, kIn},
-    {"reductionOptional", kString, kIn}, {"ignoreIndex", kInt, kIn}, {"labelSmoothing", kDouble, kIn},
-    {"lseSquareScaleForZloss", kDouble, kIn}, {"returnZloss", kBool, kIn}, {"lossOut", kTensor, kOut}, {"logProbOut",
-    kTensor, kOut}, {"zlossOut", kTensor, kOut}, {"lseForZlossOut", kTensor, kOut}};
-constexpr ArgSpec kArgs133[] = {{"gradLoss", kTensor, kIn}, {"logProb", kTensor, kIn}, {"target", kTensor, kIn},
-    {"weightOptional", kTensor, kIn}, {"gradZlossOptional", kTensor, kIn}, {"lseForZlossOptional", kTensor, kIn},
-    {"reductionOptional", kString, kIn}, {"ignoreIndex", kInt, kIn}, {"labelSmoothing", kDouble, kIn},
-    {"lseSquareScaleForZloss", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs134[] = {{"logProbs", kTensor, kIn}, {"targets", kTensor, kIn}, {"inputLengths", kIntArray,
-    kIn}, {"targetlengths", kIntArray, kIn}, {"blank", kInt, kIn}, {"zeroInfinity", kBool, kIn},
-    {"negLogLikelihoodOut", kTensor, kOut}, {"logAlphaOut", kTensor, kOut}};
-constexpr ArgSpec kArgs135[] = {{"gradOut", kTensor, kIn}, {"logProbs", kTensor, kIn}, {"targets", kTensor, kIn},
-    {"inputLengths", kIntArray, kIn}, {"targetLengths", kIntArray, kIn}, {"negLogLikelihood", kTensor, kIn},
-    {"logAlpha", kTensor, kIn}, {"blank", kInt, kIn}, {"zeroInfinity", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs136[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"valuesOut", kTensor, kOut},
-    {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs137[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"valuesOut", kTensor, kOut},
-    {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs138[] = {{"input", kTensor, kIn}, {"dim", kScalar, kIn}, {"dtype", kDataType, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs139[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"dtype", kDataType, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs140[] = {{"x", kTensor, kIn}, {"gx", kTensor, kIn}, {"beta", kTensor, kIn}, {"gamma", kTensor,
-    kIn}, {"alpha", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"meanOut", kTensor, kOut}, {"rstdOut", kTensor, kOut},
-    {"yOut", kTensor, kOut}};
-constexpr ArgSpec kArgs141[] = {{"dy", kTensor, kIn}, {"x", kTensor, kIn}, {"gx", kTensor, kIn}, {"gamma", kTensor,
-    kIn}, {"mean", kTensor, kIn}, {"rstd", kTensor, kIn}, {"alpha", kDouble, kIn}, {"dxOut", kTensor, kOut},
-    {"dgxOut", kTensor, kOut}, {"dbetaOut", kTensor, kOut}, {"dgammaOut", kTensor, kOut}};
-constexpr ArgSpec kArgs142[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"offset", kTensor, kIn},
-    {"biasOptional", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray,
-    kIn}, {"dilation", kIntArray, kIn}, {"groups", kInt, kIn}, {"deformableGroups", kInt, kIn}, {"modulated", kBool,
-    kIn}, {"out", kTensor, kOut}, {"deformOutOptional", kTensor, kOut}};
+constexpr ArgSpec kArgs133[] = {{"gradLoss", kTensor, kIn, 0x8000003, 255}, {"logProb", kTensor, kIn, 0x8000003, 255},
+    {"target", kTensor, kIn, 0x200, 255}, {"weightOptional", kTensor, kIn, 0x1, 255}, {"gradZlossOptional", kTensor,
+    kIn, 0x8000003, 255}, {"lseForZlossOptional", kTensor, kIn, 0x8000003, 255}, {"reductionOptional", kString, kIn},
+    {"ignoreIndex", kInt, kIn}, {"labelSmoothing", kDouble, kIn}, {"lseSquareScaleForZloss", kDouble, kIn}, {"out",
+    kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs134[] = {{"logProbs", kTensor, kIn, 0x8000803, 255}, {"targets", kTensor, kIn, 0x120b, 255},
+    {"inputLengths", kIntArray, kIn}, {"targetlengths", kIntArray, kIn}, {"blank", kInt, kIn}, {"zeroInfinity", kBool,
+    kIn}, {"negLogLikelihoodOut", kTensor, kOut, 0x8000803, 255}, {"logAlphaOut", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs135[] = {{"gradOut", kTensor, kIn, 0x8000803, 255}, {"logProbs", kTensor, kIn, 0x8000803, 255},
+    {"targets", kTensor, kIn, 0x208, 255}, {"inputLengths", kIntArray, kIn}, {"targetLengths", kIntArray, kIn},
+    {"negLogLikelihood", kTensor, kIn, 0x8000803, 255}, {"logAlpha", kTensor, kIn, 0x8000803, 255}, {"blank", kInt,
+    kIn}, {"zeroInfinity", kBool, kIn}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs136[] = {{"self", kTensor, kIn, 0x1a5f, 255}, {"dim", kInt, kIn}, {"valuesOut", kTensor, kOut,
+    0x1a5f, 255}, {"indicesOut", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs137[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"dim", kInt, kIn}, {"valuesOut", kTensor, kOut,
+    0x8001a5f, 8}, {"indicesOut", kTensor, kOut, 0x208, 8}};
+constexpr ArgSpec kArgs138[] = {{"input", kTensor, kIn, 0x8000fdf, 8}, {"dim", kScalar, kIn}, {"dtype", kDataType,
+    kIn}, {"out", kTensor, kOut, 0x8000fdf, 255}};
+constexpr ArgSpec kArgs139[] = {{"self", kTensor, kIn, 0x8030a5f, 255}, {"dim", kInt, kIn}, {"dtype", kDataType, kIn},
+    {"out", kTensor, kOut, 0x8030a5f, 255}};
+constexpr ArgSpec kArgs140[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"gx", kTensor, kIn, 0x8000003, 8}, {"beta",
+    kTensor, kIn, 0x8000003, 255}, {"gamma", kTensor, kIn, 0x8000003, 255}, {"alpha", kDouble, kIn}, {"epsilon",
+    kDouble, kIn}, {"meanOut", kTensor, kOut, 0x1, 8}, {"rstdOut", kTensor, kOut, 0x1, 8}, {"yOut", kTensor, kOut,
+    0x8000003, 8}};
+constexpr ArgSpec kArgs141[] = {{"dy", kTensor, kIn, 0x8000003, 8}, {"x", kTensor, kIn, 0x8000003, 8}, {"gx", kTensor,
+    kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 255}, {"mean", kTensor, kIn, 0x1, 8}, {"rstd", kTensor,
+    kIn, 0x1, 8}, {"alpha", kDouble, kIn}, {"dxOut", kTensor, kOut, 0x8000003, 8}, {"dgxOut", kTensor, kOut,
+    0x8000003, 8}, {"dbetaOut", kTensor, kOut, 0x1, 255}, {"dgammaOut", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs142[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"weight", kTensor, kIn, 0x8000003, 255},
+    {"offset", kTensor, kIn, 0x8000003, 255}, {"biasOptional", kTensor, kIn, 0x8000003, 255}, {"kernelSize",
+    kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"groups",
+    kInt, kIn}, {"deformableGroups", kInt, kIn}, {"modulated", kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 255},
+    {"deformOutOptional", kTensor, kOut, 0x8000003, 255}};
 constexpr ArgSpec kArgs143[] = {{"input", kTensor, kIn}, {"gradOutput", kTensor, kIn}, {"offsetOut", kTensor, kIn},
     {"weight", kTensor, kIn}, {"offset", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn},
     {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"groups", kInt, kIn}, {"deformableGroups", kInt, kIn},
     {"modulated", kBool, kIn}, {"gradInput", kTensor, kOut}, {"gradWeight", kTensor, kOut}, {"gradOffset", kTensor,
     kOut}, {"gradBias", kTensor, kOut}};
-constexpr ArgSpec kArgs144[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"queryIndex", kTensor, kIn},
-    {"keyIndex", kTensor, kIn}, {"weights", kTensor, kIn}, {"softmaxMax", kTensor, kIn}, {"softmaxSum", kTensor, kIn},
-    {"softmaxMaxIndex", kTensor, kIn}, {"softmaxSumIndex", kTensor, kIn}, {"queryRope", kTensor, kIn}, {"keyRope",
-    kTensor, kIn}, {"actualSeqLengthsQuery", kIntArray, kIn}, {"actualSeqLengthsKey", kIntArray, kIn}, {"scaleValue",
-    kDouble, kIn}, {"layout", kString, kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt,
-    kIn}, {"dQueryIndex", kTensor, kOut}, {"dKeyIndex", kTensor, kOut}, {"dWeights", kTensor, kOut}, {"loss", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs145[] = {{"queryIndex", kTensor, kIn}, {"keyIndex", kTensor, kIn}, {"weight", kTensor, kIn},
-    {"actualSeqLengthsQueryOptional", kIntArray, kIn}, {"actualSeqLengthsKeyOptional", kIntArray, kIn},
-    {"layoutOptional", kString, kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
-    {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor, kOut}};
-constexpr ArgSpec kArgs146[] = {{"x", kTensor, kIn}, {"weightScale", kTensor, kIn}, {"activateScaleOptional", kTensor,
-    kIn}, {"biasOptional", kTensor, kIn}, {"outputDtype", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs147[] = {{"x", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor, kIn}, {"kCacheRef",
-    kTensor, kInOut}, {"vCacheRef", kTensor, kInOut}, {"indices", kTensor, kIn}, {"scaleK", kTensor, kIn}, {"scaleV",
-    kTensor, kIn}, {"offsetKOptional", kTensor, kIn}, {"offsetVOptional", kTensor, kIn}, {"weightScaleOptional",
-    kTensor, kIn}, {"activationScaleOptional", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"sizeSplits",
-    kIntArray, kIn}, {"quantModeOptional", kString, kIn}, {"layoutOptional", kString, kIn}, {"kvOutput", kBool, kIn},
-    {"cacheModeOptional", kString, kIn}, {"qOut", kTensor, kOut}, {"kOut", kTensor, kOut}, {"vOut", kTensor, kOut}};
-constexpr ArgSpec kArgs148[] = {{"x", kTensor, kIn}, {"weightScaleOptional", kTensor, kIn},
+constexpr ArgSpec kArgs144[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"queryIndex", kTensor, kIn, 0x8000002, 255}, {"keyIndex", kTensor, kIn, 0x8000002, 255}, {"weights", kTensor,
+    kIn, 0x8000003, 255}, {"softmaxMax", kTensor, kIn, 0x1, 255}, {"softmaxSum", kTensor, kIn, 0x1, 255},
+    {"softmaxMaxIndex", kTensor, kIn, 0x1, 255}, {"softmaxSumIndex", kTensor, kIn, 0x1, 255}, {"queryRope", kTensor,
+    kIn, 0x8000002, 255}, {"keyRope", kTensor, kIn, 0x8000002, 255}, {"actualSeqLengthsQuery", kIntArray, kIn},
+    {"actualSeqLengthsKey", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"layout", kString, kIn}, {"sparseMode",
+    kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"dQueryIndex", kTensor, kOut, 0x8000002, 255},
+    {"dKeyIndex", kTensor, kOut, 0x8000002, 255}, {"dWeights", kTensor, kOut, 0x8000003, 255}, {"loss", kTensor, kOut,
+    0x1, 255}};
+constexpr ArgSpec kArgs145[] = {{"queryIndex", kTensor, kIn, 0x8000002, 255}, {"keyIndex", kTensor, kIn, 0x8000002,
+    255}, {"weight", kTensor, kIn, 0x8000003, 255}, {"actualSeqLengthsQueryOptional", kIntArray, kIn},
+    {"actualSeqLengthsKeyOptional", kIntArray, kIn}, {"layoutOptional", kString, kIn}, {"sparseMode", kInt, kIn},
+    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut, 0x1, 255}, {"softmaxSumOut",
+    kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs146[] = {{"x", kTensor, kIn, 0x8, 255}, {"weightScale", kTensor, kIn, 0x8000001, 255},
+    {"activateScaleOptional", kTensor, kIn, 0x1, 255}, {"biasOptional", kTensor, kIn, 0x800000b, 255}, {"outputDtype",
+    kInt, kIn}, {"out", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs147[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"cos", kTensor, kIn, 0x8000002, 255}, {"sin",
+    kTensor, kIn}, {"kCacheRef", kTensor, kInOut, 0x4, 255}, {"vCacheRef", kTensor, kInOut, 0x4, 255}, {"indices",
+    kTensor, kIn, 0x8, 255}, {"scaleK", kTensor, kIn, 0x1, 255}, {"scaleV", kTensor, kIn, 0x1, 255},
+    {"offsetKOptional", kTensor, kIn, 0x1, 255}, {"offsetVOptional", kTensor, kIn, 0x1, 255}, {"weightScaleOptional",
+    kTensor, kIn, 0x1, 255}, {"activationScaleOptional", kTensor, kIn, 0x1, 255}, {"biasOptional", kTensor, kIn,
+    0x800000b, 255}, {"sizeSplits", kIntArray, kIn}, {"quantModeOptional", kString, kIn}, {"layoutOptional", kString,
+    kIn}, {"kvOutput", kBool, kIn}, {"cacheModeOptional", kString, kIn}, {"qOut", kTensor, kOut, 0x8000002, 255},
+    {"kOut", kTensor, kOut, 0x8000002, 255}, {"vOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs148[] = {{"x", kTensor, kIn, 0x0, 8}, {"weightScaleOptional", kTensor, kIn},
     {"activationScaleOptional", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"quantScaleOptional", kTensor, kIn},
     {"quantOffsetOptional", kTensor, kIn}, {"groupIndexOptional", kTensor, kIn}, {"activateLeft", kBool, kIn},
     {"quantModeOptional", kString, kIn}, {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}};
-constexpr ArgSpec kArgs149[] = {{"x", kTensor, kIn}, {"weightScaleOptional", kTensor, kIn},
-    {"activationScaleOptional", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"quantScaleOptional", kTensor, kIn},
-    {"quantOffsetOptional", kTensor, kIn}, {"groupIndexOptional", kTensor, kIn}, {"activateLeft", kBool, kIn},
-    {"quantModeOptional", kString, kIn}, {"dstType", kInt, kIn}, {"roundModeOptional", kString, kIn}, {"activateDim",
-    kInt, kIn}, {"swigluMode", kInt, kIn}, {"clampLimit", kDouble, kIn}, {"gluAlpha", kDouble, kIn}, {"gluBias",
-    kDouble, kIn}, {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}};
-constexpr ArgSpec kArgs150[] = {{"xRef", kTensor, kInOut}, {"group", kString, kIn}, {"worldSize", kInt, kIn}};
-constexpr ArgSpec kArgs151[] = {{"xRef", kTensor, kInOut}, {"timeOut", kTensor, kIn}, {"elasticInfo", kTensor, kIn},
-    {"group", kString, kIn}, {"worldSize", kInt, kIn}};
-constexpr ArgSpec kArgs152[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs153[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"mode", kInt, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs154[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"mode", kInt, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs155[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs156[] = {{"self", kTensor, kIn}, {"tensor", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs157[] = {{"self", kTensor, kIn}, {"mask", kTensor, kIn}, {"prob", kDouble, kIn}, {"out",
-    kTensor, kOut}};
+constexpr ArgSpec kArgs149[] = {{"x", kTensor, kIn, 0x800000a, 8}, {"weightScaleOptional", kTensor, kIn, 0x1, 255},
+    {"activationScaleOptional", kTensor, kIn, 0x1, 255}, {"biasOptional", kTensor, kIn, 0x800000b, 255},
+    {"quantScaleOptional", kTensor, kIn, 0x1, 255}, {"quantOffsetOptional", kTensor, kIn, 0x1, 255},
+    {"groupIndexOptional", kTensor, kIn, 0x200, 255}, {"activateLeft", kBool, kIn}, {"quantModeOptional", kString,
+    kIn}, {"dstType", kInt, kIn}, {"roundModeOptional", kString, kIn}, {"activateDim", kInt, kIn}, {"swigluMode",
+    kInt, kIn}, {"clampLimit", kDouble, kIn}, {"gluAlpha", kDouble, kIn}, {"gluBias", kDouble, kIn}, {"yOut", kTensor,
+    kOut, 0x4, 8}, {"scaleOut", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs150[] = {{"xRef", kTensor, kInOut, 0x280017df, 8}, {"group", kString, kIn}, {"worldSize", kInt,
+    kIn}};
+constexpr ArgSpec kArgs151[] = {{"xRef", kTensor, kInOut, 0x280017df, 8}, {"timeOut", kTensor, kIn}, {"elasticInfo",
+    kTensor, kIn}, {"group", kString, kIn}, {"worldSize", kInt, kIn}};
+constexpr ArgSpec kArgs152[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"other", kTensor, kIn, 0x8031a5f, 255},
+    {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs153[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}, {"mode",
+    kInt, kIn}, {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs154[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kScalar, kIn}, {"mode", kInt, kIn},
+    {"out", kTensor, kOut, 0x31a5f, 255}};
+constexpr ArgSpec kArgs155[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"other", kScalar, kIn}, {"out", kTensor,
+    kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs156[] = {{"self", kTensor, kIn, 0x800001f, 255}, {"tensor", kTensor, kIn, 0x800001f, 255},
+    {"out", kTensor, kOut, 0x800001f, 255}};
+constexpr ArgSpec kArgs157[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"mask", kTensor, kIn, 0x10, 8}, {"prob",
+    kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs158[] = {{"shape", kIntArray, kIn}, {"prob", kDouble, kIn}, {"seed", kInt, kIn}, {"offset",
-    kInt, kIn}, {"out", kTensor, kOut}};
+    kInt, kIn}, {"out", kTensor, kOut, 0x10, 255}};
 constexpr ArgSpec kArgs159[] = {{"shape", kIntArray, kIn}, {"prob", kDouble, kIn}, {"seed", kInt, kIn}, {"offset",
-    kInt, kIn}, {"probDataType", kDataType, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs160[] = {{"shape", kIntArray, kIn}, {"prob", kDouble, kIn}, {"seedTensor", kTensor, kIn},
-    {"offsetTensor", kTensor, kIn}, {"offset", kInt, kIn}, {"probDataType", kDataType, kIn}, {"out", kTensor, kOut}};
+    kInt, kIn}, {"probDataType", kDataType, kIn}, {"out", kTensor, kOut, 0x10, 255}};
+constexpr ArgSpec kArgs160[] = {{"shape", kIntArray, kIn}, {"prob", kDouble, kIn}, {"seedTensor", kTensor, kIn, 0x200,
+    255}, {"offsetTensor", kTensor, kIn, 0x200, 255}, {"offset", kInt, kIn}, {"probDataType", kDataType, kIn}, {"out",
+    kTensor, kOut, 0x10, 255}};
 constexpr ArgSpec kArgs161[] = {{"input", kTensor, kIn}, {"optionalNoiseShape", kTensor, kIn}, {"p", kDouble, kIn},
     {"seed", kInt, kIn}, {"offset", kInt, kIn}, {"out", kTensor, kOut}, {"maskOut", kTensor, kOut}};
 constexpr ArgSpec kArgs162[] = {{"gradY", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale", kDouble, kIn}, {"gradX",
@@ -426,12 +509,12 @@ constexpr ArgSpec kArgs164[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"x1
 constexpr ArgSpec kArgs165[] = {{"x", kTensor, kIn}, {"roundModeOptional", kString, kIn}, {"dstType", kInt, kIn},
     {"scaleAlg", kInt, kIn}, {"dstTypeMax", kDouble, kIn}, {"yOut", kTensor, kOut}, {"scale1Out", kTensor, kOut},
     {"scale2Out", kTensor, kOut}};
-constexpr ArgSpec kArgs166[] = {{"x", kTensor, kIn}, {"minScale", kDouble, kIn}, {"roundModeOptional", kString, kIn},
-    {"dstType", kInt, kIn}, {"rowBlockSize", kInt, kIn}, {"colBlockSize", kInt, kIn}, {"yOut", kTensor, kOut},
-    {"scaleOut", kTensor, kOut}};
-constexpr ArgSpec kArgs167[] = {{"x", kTensor, kIn}, {"minScale", kDouble, kIn}, {"roundModeOptional", kString, kIn},
-    {"dstType", kInt, kIn}, {"rowBlockSize", kInt, kIn}, {"colBlockSize", kInt, kIn}, {"dstTypeMax", kDouble, kIn},
-    {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}};
+constexpr ArgSpec kArgs166[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"minScale", kDouble, kIn}, {"roundModeOptional",
+    kString, kIn}, {"dstType", kInt, kIn}, {"rowBlockSize", kInt, kIn}, {"colBlockSize", kInt, kIn}, {"yOut", kTensor,
+    kOut, 0x4, 255}, {"scaleOut", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs167[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"minScale", kDouble, kIn}, {"roundModeOptional",
+    kString, kIn}, {"dstType", kInt, kIn}, {"rowBlockSize", kInt, kIn}, {"colBlockSize", kInt, kIn}, {"dstTypeMax",
+    kDouble, kIn}, {"yOut", kTensor, kOut, 0x4, 255}, {"scaleOut", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs168[] = {{"x", kTensor, kIn}, {"smoothScaleOptional", kTensor, kIn}, {"roundModeOptional",
     kString, kIn}, {"level0BlockSize", kInt, kIn}, {"level1BlockSize", kInt, kIn}, {"yOut", kTensor, kOut},
     {"level0ScaleOut", kTensor, kOut}, {"level1ScaleOut", kTensor, kOut}};
@@ -450,96 +533,110 @@ constexpr ArgSpec kArgs172[] = {{"x", kTensor, kIn}, {"roundModeOptional", kStri
 constexpr ArgSpec kArgs173[] = {{"x", kTensor, kIn}, {"roundModeOptional", kString, kIn}, {"dstType", kInt, kIn},
     {"scaleAlg", kInt, kIn}, {"dstTypeMax", kDouble, kIn}, {"y1Out", kTensor, kOut}, {"mxscale1Out", kTensor, kOut},
     {"y2Out", kTensor, kOut}, {"mxscale2Out", kTensor, kOut}};
-constexpr ArgSpec kArgs174[] = {{"x", kTensor, kIn}, {"smoothScalesOptional", kTensor, kIn}, {"yOut", kTensor, kOut},
-    {"scaleOut", kTensor, kOut}};
-constexpr ArgSpec kArgs175[] = {{"x", kTensor, kIn}, {"smoothScalesOptional", kTensor, kIn}, {"groupIndexOptional",
-    kTensor, kIn}, {"dstType", kInt, kIn}, {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}, {"offsetOut",
-    kTensor, kOut}};
+constexpr ArgSpec kArgs174[] = {{"x", kTensor, kIn, 0x8000002, 8}, {"smoothScalesOptional", kTensor, kIn, 0x8000002,
+    255}, {"yOut", kTensor, kOut, 0x2000000c, 8}, {"scaleOut", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs175[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"smoothScalesOptional", kTensor, kIn, 0x8000002,
+    255}, {"groupIndexOptional", kTensor, kIn, 0x8000002, 255}, {"dstType", kInt, kIn}, {"yOut", kTensor, kOut,
+    0x2000000c, 255}, {"scaleOut", kTensor, kOut, 0x1, 255}, {"offsetOut", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs176[] = {{"x", kTensor, kIn}, {"smoothScalesOptional", kTensor, kIn}, {"groupIndexOptional",
     kTensor, kIn}, {"dstType", kInt, kIn}, {"isSymmetrical", kBool, kIn}, {"quantMode", kString, kIn}, {"yOut",
     kTensor, kOut}, {"scaleOut", kTensor, kOut}, {"offsetOut", kTensor, kOut}};
 constexpr ArgSpec kArgs177[] = {{"x", kTensor, kIn}, {"smoothScalesOptional", kTensor, kIn}, {"groupIndexOptional",
     kTensor, kIn}, {"dstType", kInt, kIn}, {"isSymmetrical", kBool, kIn}, {"quantMode", kString, kIn}, {"dstTypeMax",
     kDouble, kIn}, {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}, {"offsetOut", kTensor, kOut}};
-constexpr ArgSpec kArgs178[] = {{"self", kTensor, kIn}, {"alpha", kScalar, kIn}, {"scale", kScalar, kIn},
-    {"inputScale", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs179[] = {{"gradOutput", kTensor, kIn}, {"alpha", kScalar, kIn}, {"scale", kScalar, kIn},
-    {"inputScale", kScalar, kIn}, {"isResult", kBool, kIn}, {"selfOrResult", kTensor, kIn}, {"gradInput", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs180[] = {{"weight", kTensor, kIn}, {"indices", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs181[] = {{"weight", kTensor, kIn}, {"indices", kTensor, kIn}, {"offsets", kTensor, kIn},
-    {"scaleGradByFreq", kBool, kIn}, {"mode", kInt, kIn}, {"sparse", kBool, kIn}, {"perSampleWeights", kTensor, kIn},
-    {"includeLastOffset", kBool, kIn}, {"paddingIdx", kInt, kIn}, {"output", kTensor, kOut}, {"offset2bag", kTensor,
-    kOut}, {"bagSize", kTensor, kOut}, {"maxIndices", kTensor, kOut}};
-constexpr ArgSpec kArgs182[] = {{"grad", kTensor, kIn}, {"indices", kTensor, kIn}, {"numWeights", kInt, kIn},
-    {"paddingIdx", kInt, kIn}, {"scaleGradByFreq", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs183[] = {{"selfRef", kTensor, kInOut}, {"indices", kTensor, kIn}, {"maxNorm", kDouble, kIn},
-    {"normType", kDouble, kIn}};
-constexpr ArgSpec kArgs184[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs185[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs186[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs187[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs188[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs189[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs190[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs191[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs192[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs193[] = {{"n", kInt, kIn}, {"m", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs194[] = {{"x", kTensor, kIn}, {"sessionIds", kTensor, kIn}, {"microBatchIds", kTensor, kIn},
-    {"tokenIds", kTensor, kIn}, {"expertOffsets", kTensor, kIn}, {"actualTokenNum", kTensor, kIn}, {"attnRankTable",
-    kTensor, kIn}, {"group", kString, kIn}, {"worldSize", kInt, kIn}, {"tokenInfoTableShape", kIntArray, kIn},
-    {"tokenDataShape", kIntArray, kIn}};
+constexpr ArgSpec kArgs178[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"alpha", kScalar, kIn}, {"scale", kScalar,
+    kIn}, {"inputScale", kScalar, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs179[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"alpha", kScalar, kIn}, {"scale",
+    kScalar, kIn}, {"inputScale", kScalar, kIn}, {"isResult", kBool, kIn}, {"selfOrResult", kTensor, kIn, 0x8000003,
+    8}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs180[] = {{"weight", kTensor, kIn, 0x8031a5f, 255}, {"indices", kTensor, kIn, 0x208, 255},
+    {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs181[] = {{"weight", kTensor, kIn, 0x8000003, 255}, {"indices", kTensor, kIn, 0x208, 255},
+    {"offsets", kTensor, kIn, 0x208, 255}, {"scaleGradByFreq", kBool, kIn}, {"mode", kInt, kIn}, {"sparse", kBool,
+    kIn}, {"perSampleWeights", kTensor, kIn, 0x8000003, 255}, {"includeLastOffset", kBool, kIn}, {"paddingIdx", kInt,
+    kIn}, {"output", kTensor, kOut, 0x8000003, 255}, {"offset2bag", kTensor, kOut, 0x208, 255}, {"bagSize", kTensor,
+    kOut, 0x208, 255}, {"maxIndices", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs182[] = {{"grad", kTensor, kIn, 0x8000003, 8}, {"indices", kTensor, kIn, 0x1a5f, 8},
+    {"numWeights", kInt, kIn}, {"paddingIdx", kInt, kIn}, {"scaleGradByFreq", kBool, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs183[] = {{"selfRef", kTensor, kInOut, 0x8000003, 255}, {"indices", kTensor, kIn, 0x208, 8},
+    {"maxNorm", kDouble, kIn}, {"normType", kDouble, kIn}};
+constexpr ArgSpec kArgs184[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8031a5f, 255}};
+constexpr ArgSpec kArgs185[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}, {"out",
+    kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs186[] = {{"self", kTensor, kIn, 0x8001fdf, 255}, {"other", kTensor, kIn, 0x8001fdf, 255},
+    {"out", kTensor, kOut, 0x1000, 255}};
+constexpr ArgSpec kArgs187[] = {{"self", kTensor, kIn, 0x8001a03, 8}, {"out", kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs188[] = {{"self", kTensor, kIn, 0x8001a03, 8}, {"out", kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs189[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs190[] = {{"self", kTensor, kIn, 0x8031a03, 255}, {"out", kTensor, kOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs191[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs192[] = {{"self", kTensor, kIn, 0x8001203, 255}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs193[] = {{"n", kInt, kIn}, {"m", kInt, kIn}, {"out", kTensor, kOut, 0x800125f, 255}};
+constexpr ArgSpec kArgs194[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"sessionIds", kTensor, kIn, 0x8, 255},
+    {"microBatchIds", kTensor, kIn, 0x8, 255}, {"tokenIds", kTensor, kIn, 0x8, 255}, {"expertOffsets", kTensor, kIn,
+    0x8, 255}, {"actualTokenNum", kTensor, kIn, 0x200, 255}, {"attnRankTable", kTensor, kIn}, {"group", kString, kIn},
+    {"worldSize", kInt, kIn}, {"tokenInfoTableShape", kIntArray, kIn}, {"tokenDataShape", kIntArray, kIn}};
 constexpr ArgSpec kArgs195[] = {{"x", kTensor, kIn}, {"weight1", kTensor, kIn}, {"weight2", kTensor, kIn},
     {"expertTokens", kIntArray, kIn}, {"bias1", kTensor, kIn}, {"bias2", kTensor, kIn}, {"scale", kTensor, kIn},
     {"offset", kTensor, kIn}, {"deqScale1", kTensor, kIn}, {"deqScale2", kTensor, kIn}, {"antiquantScale1", kTensor,
     kIn}, {"antiquantScale2", kTensor, kIn}, {"antiquantOffset1", kTensor, kIn}, {"antiquantOffset2", kTensor, kIn},
     {"activation", kString, kIn}, {"innerPrecise", kInt, kIn}, {"tokensIndexFlag", kBool, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs196[] = {{"self", kTensor, kIn}, {"scale", kTensor, kIn}, {"zeroPoint", kTensor, kIn}, {"axis",
-    kInt, kIn}, {"quantMin", kInt, kIn}, {"quantMax", kInt, kIn}, {"out", kTensor, kOut}, {"mask", kTensor, kOut}};
-constexpr ArgSpec kArgs197[] = {{"self", kTensor, kIn}, {"scale", kTensor, kIn}, {"zeroPoint", kTensor, kIn},
-    {"fakeQuantEnabled", kDouble, kIn}, {"quantMin", kInt, kIn}, {"quantMax", kInt, kIn}, {"out", kTensor, kOut},
-    {"mask", kTensor, kOut}};
-constexpr ArgSpec kArgs198[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs199[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs200[] = {{"input", kTensor, kIn}, {"normalizedShape", kIntArray, kIn}, {"weightOptional",
-    kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut}, {"meanOutOptional",
-    kTensor, kOut}, {"rstdOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs201[] = {{"scheduleContext", kTensor, kIn}, {"expertNum", kInt, kIn}, {"maxOutShape",
+constexpr ArgSpec kArgs196[] = {{"self", kTensor, kIn, 0x3, 8}, {"scale", kTensor, kIn, 0x3, 255}, {"zeroPoint",
+    kTensor, kIn, 0x8, 255}, {"axis", kInt, kIn}, {"quantMin", kInt, kIn}, {"quantMax", kInt, kIn}, {"out", kTensor,
+    kOut, 0x3, 8}, {"mask", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs197[] = {{"self", kTensor, kIn, 0x3, 8}, {"scale", kTensor, kIn, 0x3, 255}, {"zeroPoint",
+    kTensor, kIn, 0x8, 255}, {"fakeQuantEnabled", kDouble, kIn}, {"quantMin", kInt, kIn}, {"quantMax", kInt, kIn},
+    {"out", kTensor, kOut, 0x3, 8}, {"mask", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs198[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs199[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs200[] = {{"input", kTensor, kIn, 0x8000003, 8}, {"normalizedShape", kIntArray, kIn},
+    {"weightOptional", kTensor, kIn, 0x8000003, 8}, {"biasOptional", kTensor, kIn, 0x8000003, 8}, {"eps", kDouble,
+    kIn}, {"out", kTensor, kOut, 0x8000003, 8}, {"meanOutOptional", kTensor, kOut, 0x8000003, 8}, {"rstdOutOptional",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs201[] = {{"scheduleContext", kTensor, kIn, 0x4, 255}, {"expertNum", kInt, kIn}, {"maxOutShape",
     kIntArray, kIn}, {"tokenDtype", kInt, kIn}, {"needSchedule", kInt, kIn}, {"layerNum", kInt, kIn}, {"y", kTensor,
-    kOut}, {"groupList", kTensor, kOut}, {"sessionIds", kTensor, kOut}, {"microBatchIds", kTensor, kOut}, {"tokenIds",
-    kTensor, kOut}, {"expertOffsets", kTensor, kOut}, {"dynamicScale", kTensor, kOut}, {"actualTokenNum", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs202[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn},
-    {"attenMaskOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn},
+    kOut, 0x8000006, 255}, {"groupList", kTensor, kOut, 0x200, 255}, {"sessionIds", kTensor, kOut, 0x8, 255},
+    {"microBatchIds", kTensor, kOut, 0x8, 255}, {"tokenIds", kTensor, kOut, 0x8, 255}, {"expertOffsets", kTensor,
+    kOut, 0x8, 255}, {"dynamicScale", kTensor, kOut, 0x1, 255}, {"actualTokenNum", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs202[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"key", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"realShiftOptional", kTensor, kIn, 0x8000003, 255}, {"dropMaskOptional",
+    kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"prefixOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt,
+    kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt,
+    kIn}, {"sparseMode", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut, 0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1,
+    255}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs203[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"keyIn", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"dy", kTensor, kIn, 0x8000003, 255}, {"pseShiftOptional", kTensor, kIn,
+    0x8000003, 255}, {"dropMaskOptional", kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn},
+    {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"softmaxMaxOptional", kTensor, kIn, 0x1, 255},
+    {"softmaxSumOptional", kTensor, kIn, 0x1, 255}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional",
+    kTensor, kIn, 0x8000003, 255}, {"prefixOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb",
+    kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout",
+    kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"dqOut", kTensor, kOut, 0x8000003, 255},
+    {"dkOut", kTensor, kOut, 0x8000003, 255}, {"dvOut", kTensor, kOut, 0x8000003, 255}, {"dpseOut", kTensor, kOut}};
+constexpr ArgSpec kArgs204[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"keyIn", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"dy", kTensor, kIn, 0x8000003, 255}, {"pseShiftOptional", kTensor, kIn,
+    0x8000003, 255}, {"dropMaskOptional", kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn},
+    {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"softmaxMaxOptional", kTensor, kIn, 0x1, 255},
+    {"softmaxSumOptional", kTensor, kIn, 0x1, 255}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional",
+    kTensor, kIn, 0x8000003, 255}, {"prefixOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn},
+    {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens",
+    kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise",
+    kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"dqOut", kTensor, kOut, 0x8000003, 255}, {"dkOut",
+    kTensor, kOut, 0x8000003, 255}, {"dvOut", kTensor, kOut, 0x8000003, 255}, {"dpseOut", kTensor, kOut}};
+constexpr ArgSpec kArgs205[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"keyIn", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"dy", kTensor, kIn, 0x8000002, 255}, {"pseShiftOptional", kTensor, kIn,
+    0x8000002, 255}, {"dropMaskOptional", kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn},
+    {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"softmaxMaxOptional", kTensor, kIn, 0x1, 255},
+    {"softmaxSumOptional", kTensor, kIn, 0x1, 255}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional",
+    kTensor, kIn, 0x8000002, 255}, {"sinkInOptional", kTensor, kIn, 0x1, 255}, {"prefixOptional", kIntArray, kIn},
+    {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn},
     {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn},
-    {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"softmaxMaxOut", kTensor,
-    kOut}, {"softmaxSumOut", kTensor, kOut}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs203[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}, {"value", kTensor, kIn}, {"dy",
-    kTensor, kIn}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
-    kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional",
-    kTensor, kIn}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn}, {"prefixOptional",
-    kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn},
-    {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn},
-    {"sparseMode", kInt, kIn}, {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut", kTensor, kOut},
-    {"dpseOut", kTensor, kOut}};
-constexpr ArgSpec kArgs204[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}, {"value", kTensor, kIn}, {"dy",
-    kTensor, kIn}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
-    kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional",
-    kTensor, kIn}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn}, {"prefixOptional",
-    kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue",
-    kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt,
-    kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt,
-    kIn}, {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut", kTensor, kOut}, {"dpseOut", kTensor, kOut}};
-constexpr ArgSpec kArgs205[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}, {"value", kTensor, kIn}, {"dy",
-    kTensor, kIn}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
-    kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional",
-    kTensor, kIn}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn}, {"sinkInOptional",
-    kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional",
-    kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn},
-    {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn},
-    {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut",
-    kTensor, kOut}, {"dpseOut", kTensor, kOut}, {"dsinkOut", kTensor, kOut}};
+    {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn},
+    {"dqOut", kTensor, kOut, 0x8000002, 255}, {"dkOut", kTensor, kOut, 0x8000002, 255}, {"dvOut", kTensor, kOut,
+    0x8000002, 255}, {"dpseOut", kTensor, kOut}, {"dsinkOut", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs206[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}, {"value", kTensor, kIn}, {"dy",
     kTensor, kIn}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
     kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional",
@@ -554,21 +651,23 @@ constexpr ArgSpec kArgs206[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}
     {"offset", kInt, kIn}, {"outDtype", kInt, kIn}, {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut",
     kTensor, kOut}, {"dqRopeOut", kTensor, kOut}, {"dkRopeOut", kTensor, kOut}, {"dpseOut", kTensor, kOut},
     {"dsinkOut", kTensor, kOut}};
-constexpr ArgSpec kArgs207[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn},
-    {"attenMaskOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn},
-    {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens",
-    kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise",
-    kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut",
-    kTensor, kOut}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs208[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn},
-    {"attenMaskOptional", kTensor, kIn}, {"sinkOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn},
-    {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn},
-    {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn},
-    {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn},
-    {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor, kOut}, {"softmaxOutOut", kTensor, kOut},
-    {"attentionOutOut", kTensor, kOut}};
+constexpr ArgSpec kArgs207[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"key", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"realShiftOptional", kTensor, kIn, 0x8000003, 255}, {"dropMaskOptional",
+    kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"prefixOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn},
+    {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
+    {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn},
+    {"pseType", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut, 0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255},
+    {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs208[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"key", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"realShiftOptional", kTensor, kIn, 0x8000003, 255}, {"dropMaskOptional",
+    kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"sinkOptional", kTensor, kIn, 0x1, 255}, {"prefixOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray,
+    kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn},
+    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn},
+    {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut,
+    0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut",
+    kTensor, kOut, 0x8000003, 255}};
 constexpr ArgSpec kArgs209[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
     {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn},
     {"attenMaskOptional", kTensor, kIn}, {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional", kTensor, kIn},
@@ -580,186 +679,240 @@ constexpr ArgSpec kArgs209[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, 
     {"sparseMode", kInt, kIn}, {"outDtype", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxOutLayout", kString, kIn},
     {"seed", kInt, kIn}, {"offset", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor, kOut},
     {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs210[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}, {"value", kTensor, kIn}, {"dy",
-    kTensor, kIn}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
-    kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional",
-    kTensor, kIn}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn}, {"prefixOptional",
-    kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional", kIntArray, kIn},
-    {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
-    {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn},
-    {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut", kTensor, kOut}, {"dpseOut", kTensor, kOut}};
-constexpr ArgSpec kArgs211[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}, {"value", kTensor, kIn}, {"dy",
-    kTensor, kIn}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
-    kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional",
-    kTensor, kIn}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn}, {"prefixOptional",
+constexpr ArgSpec kArgs210[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"keyIn", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"dy", kTensor, kIn, 0x8000003, 255}, {"pseShiftOptional", kTensor, kIn,
+    0x8000003, 255}, {"dropMaskOptional", kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn},
+    {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"softmaxMaxOptional", kTensor, kIn, 0x1, 255},
+    {"softmaxSumOptional", kTensor, kIn, 0x1, 255}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional",
+    kTensor, kIn, 0x8000003, 255}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn},
+    {"actualSeqKvLenOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn},
+    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn},
+    {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"dqOut", kTensor, kOut, 0x8000003, 255}, {"dkOut",
+    kTensor, kOut, 0x8000003, 255}, {"dvOut", kTensor, kOut, 0x8000003, 255}, {"dpseOut", kTensor, kOut}};
+constexpr ArgSpec kArgs211[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"keyIn", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"dy", kTensor, kIn, 0x8000003, 255}, {"pseShiftOptional", kTensor, kIn,
+    0x8000003, 255}, {"dropMaskOptional", kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn},
+    {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"softmaxMaxOptional", kTensor, kIn, 0x1, 255},
+    {"softmaxSumOptional", kTensor, kIn, 0x1, 255}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional",
+    kTensor, kIn, 0x8000003, 255}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn},
+    {"actualSeqKvLenOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional",
+    kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn},
+    {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn},
+    {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"dqOut", kTensor, kOut, 0x8000003, 255}, {"dkOut", kTensor,
+    kOut, 0x8000003, 255}, {"dvOut", kTensor, kOut, 0x8000003, 255}, {"dpseOut", kTensor, kOut}};
+constexpr ArgSpec kArgs212[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"queryRope", kTensor, kIn, 0x8000000, 255},
+    {"keyIn", kTensor, kIn, 0x8000003, 255}, {"keyInRope", kTensor, kIn, 0x8000000, 255}, {"value", kTensor, kIn,
+    0x8000003, 255}, {"dy", kTensor, kIn, 0x8000003, 255}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional",
+    kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"softmaxMaxOptional", kTensor, kIn, 0x1, 255}, {"softmaxSumOptional", kTensor, kIn, 0x1, 255},
+    {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn, 0x8000003, 255}, {"prefixOptional",
     kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional", kIntArray, kIn},
     {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn},
     {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn},
     {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn},
-    {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut", kTensor, kOut}, {"dpseOut", kTensor, kOut}};
-constexpr ArgSpec kArgs212[] = {{"query", kTensor, kIn}, {"queryRope", kTensor, kIn}, {"keyIn", kTensor, kIn},
-    {"keyInRope", kTensor, kIn}, {"value", kTensor, kIn}, {"dy", kTensor, kIn}, {"pseShiftOptional", kTensor, kIn},
-    {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn},
-    {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional", kTensor, kIn}, {"softmaxInOptional", kTensor, kIn},
-    {"attentionInOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray,
-    kIn}, {"actualSeqKvLenOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional",
+    {"dqOut", kTensor, kOut, 0x8000003, 255}, {"dqRopeOut", kTensor, kOut, 0x8000000, 255}, {"dkOut", kTensor, kOut,
+    0x8000003, 255}, {"dkRopeOut", kTensor, kOut, 0x8000000, 255}, {"dvOut", kTensor, kOut, 0x8000003, 255},
+    {"dpseOut", kTensor, kOut}};
+constexpr ArgSpec kArgs213[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"keyIn", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"dy", kTensor, kIn, 0x8000003, 255}, {"pseShiftOptional", kTensor, kIn,
+    0x8000003, 255}, {"dropMaskOptional", kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn},
+    {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"softmaxMaxOptional", kTensor, kIn, 0x1, 255},
+    {"softmaxSumOptional", kTensor, kIn, 0x1, 255}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional",
+    kTensor, kIn, 0x8000003, 255}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn},
+    {"actualSeqKvLenOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn},
+    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn},
+    {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"dqOut", kTensor, kOut, 0x8000003, 255}, {"dkOut",
+    kTensor, kOut, 0x8000003, 255}, {"dvOut", kTensor, kOut, 0x8000003, 255}, {"dpseOut", kTensor, kOut},
+    {"softmaxInLayout", kString, kIn}};
+constexpr ArgSpec kArgs214[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"queryRope", kTensor, kIn, 0x8000000, 255},
+    {"keyIn", kTensor, kIn, 0x8000002, 255}, {"keyInRope", kTensor, kIn, 0x8000000, 255}, {"value", kTensor, kIn,
+    0x8000002, 255}, {"dy", kTensor, kIn, 0x8000002, 255}, {"pseShiftOptional", kTensor, kIn, 0x8000002, 255},
+    {"dropMaskOptional", kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional",
+    kTensor, kIn, 0x1010, 255}, {"softmaxMaxOptional", kTensor, kIn, 0x1, 255}, {"softmaxSumOptional", kTensor, kIn,
+    0x1, 255}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn, 0x8000003, 255},
+    {"sinkInOptional", kTensor, kIn, 0x1, 255}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional",
+    kIntArray, kIn}, {"actualSeqKvLenOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn},
+    {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens",
+    kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise",
+    kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxInLayout", kString, kIn}, {"dqOut",
+    kTensor, kOut, 0x8000002, 255}, {"dqRopeOut", kTensor, kOut}, {"dkOut", kTensor, kOut, 0x8000002, 255},
+    {"dkRopeOut", kTensor, kOut}, {"dvOut", kTensor, kOut, 0x8000002, 255}, {"dpseOut", kTensor, kOut}, {"dsinkOut",
+    kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs215[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"key", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"realShiftOptional", kTensor, kIn, 0x8000003, 255}, {"dropMaskOptional",
+    kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional",
     kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn},
     {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn},
-    {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"dqOut", kTensor, kOut}, {"dqRopeOut", kTensor, kOut},
-    {"dkOut", kTensor, kOut}, {"dkRopeOut", kTensor, kOut}, {"dvOut", kTensor, kOut}, {"dpseOut", kTensor, kOut}};
-constexpr ArgSpec kArgs213[] = {{"query", kTensor, kIn}, {"keyIn", kTensor, kIn}, {"value", kTensor, kIn}, {"dy",
-    kTensor, kIn}, {"pseShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
-    kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional",
-    kTensor, kIn}, {"softmaxInOptional", kTensor, kIn}, {"attentionInOptional", kTensor, kIn}, {"prefixOptional",
-    kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional", kIntArray, kIn},
-    {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
-    {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn},
-    {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut", kTensor, kOut}, {"dpseOut", kTensor, kOut},
-    {"softmaxInLayout", kString, kIn}};
-constexpr ArgSpec kArgs214[] = {{"query", kTensor, kIn}, {"queryRope", kTensor, kIn}, {"keyIn", kTensor, kIn},
-    {"keyInRope", kTensor, kIn}, {"value", kTensor, kIn}, {"dy", kTensor, kIn}, {"pseShiftOptional", kTensor, kIn},
-    {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn},
-    {"softmaxMaxOptional", kTensor, kIn}, {"softmaxSumOptional", kTensor, kIn}, {"softmaxInOptional", kTensor, kIn},
-    {"attentionInOptional", kTensor, kIn}, {"sinkInOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn},
+    {"sparseMode", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut, 0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255},
+    {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs216[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"key", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"realShiftOptional", kTensor, kIn, 0x8000003, 255}, {"dropMaskOptional",
+    kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional",
+    kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue",
+    kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt,
+    kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt,
+    kIn}, {"softmaxMaxOut", kTensor, kOut, 0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255}, {"softmaxOutOut",
+    kTensor, kOut}, {"attentionOutOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs217[] = {{"query", kTensor, kIn, 0x8000000, 255}, {"queryRope", kTensor, kIn, 0x8000000, 255},
+    {"key", kTensor, kIn, 0x8000000, 255}, {"keyRope", kTensor, kIn, 0x8000000, 255}, {"value", kTensor, kIn,
+    0x8000000, 255}, {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional",
+    kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"prefixOptional", kIntArray, kIn},
     {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional", kIntArray, kIn}, {"qStartIdxOptional",
     kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn},
     {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn},
-    {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxInLayout", kString, kIn},
-    {"dqOut", kTensor, kOut}, {"dqRopeOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dkRopeOut", kTensor, kOut},
-    {"dvOut", kTensor, kOut}, {"dpseOut", kTensor, kOut}, {"dsinkOut", kTensor, kOut}};
-constexpr ArgSpec kArgs215[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn},
-    {"attenMaskOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray,
-    kIn}, {"actualSeqKvLenOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn},
-    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn},
-    {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut",
-    kTensor, kOut}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs216[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn},
-    {"attenMaskOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray,
-    kIn}, {"actualSeqKvLenOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional",
+    {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut,
+    0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut",
+    kTensor, kOut, 0x8000000, 255}};
+constexpr ArgSpec kArgs218[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"key", kTensor, kIn, 0x8000003, 255},
+    {"value", kTensor, kIn, 0x8000003, 255}, {"realShiftOptional", kTensor, kIn, 0x8000003, 255}, {"dropMaskOptional",
+    kTensor, kIn, 0x10, 255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional",
     kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn},
     {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn},
-    {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor,
-    kOut}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs217[] = {{"query", kTensor, kIn}, {"queryRope", kTensor, kIn}, {"key", kTensor, kIn},
-    {"keyRope", kTensor, kIn}, {"value", kTensor, kIn}, {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional",
-    kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"prefixOptional",
-    kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualSeqKvLenOptional", kIntArray, kIn},
-    {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn},
-    {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn},
-    {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn},
-    {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor, kOut}, {"softmaxOutOut", kTensor, kOut},
-    {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs218[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional", kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn},
-    {"attenMaskOptional", kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray,
-    kIn}, {"actualSeqKvLenOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn},
-    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn},
-    {"innerPrecise", kInt, kIn}, {"sparseMode", kInt, kIn}, {"softmaxOutLayout", kString, kIn}, {"softmaxMaxOut",
-    kTensor, kOut}, {"softmaxSumOut", kTensor, kOut}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs219[] = {{"query", kTensor, kIn}, {"queryRope", kTensor, kIn}, {"key", kTensor, kIn},
-    {"keyRope", kTensor, kIn}, {"value", kTensor, kIn}, {"realShiftOptional", kTensor, kIn}, {"dropMaskOptional",
-    kTensor, kIn}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"sinkOptional",
-    kTensor, kIn}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn},
+    {"sparseMode", kInt, kIn}, {"softmaxOutLayout", kString, kIn}, {"softmaxMaxOut", kTensor, kOut, 0x1, 255},
+    {"softmaxSumOut", kTensor, kOut, 0x1, 255}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs219[] = {{"query", kTensor, kIn, 0x8000003, 255}, {"queryRope", kTensor, kIn, 0x8000000, 255},
+    {"key", kTensor, kIn, 0x8000003, 255}, {"keyRope", kTensor, kIn, 0x8000000, 255}, {"value", kTensor, kIn,
+    0x8000003, 255}, {"realShiftOptional", kTensor, kIn, 0x8000003, 255}, {"dropMaskOptional", kTensor, kIn, 0x10,
+    255}, {"paddingMaskOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"sinkOptional",
+    kTensor, kIn, 0x1, 255}, {"prefixOptional", kIntArray, kIn}, {"actualSeqQLenOptional", kIntArray, kIn},
     {"actualSeqKvLenOptional", kIntArray, kIn}, {"qStartIdxOptional", kIntArray, kIn}, {"kvStartIdxOptional",
     kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"keepProb", kDouble, kIn}, {"preTokens", kInt, kIn},
     {"nextTokens", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"innerPrecise", kInt, kIn},
     {"sparseMode", kInt, kIn}, {"pseType", kInt, kIn}, {"softmaxOutLayout", kString, kIn}, {"softmaxMaxOut", kTensor,
-    kOut}, {"softmaxSumOut", kTensor, kOut}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs220[] = {{"x", kTensor, kIn}, {"kroneckerP1", kTensor, kIn}, {"kroneckerP2", kTensor, kIn},
-    {"clipRatio", kDouble, kIn}, {"out", kTensor, kOut}, {"quantScale", kTensor, kOut}};
+    kOut, 0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255}, {"softmaxOutOut", kTensor, kOut}, {"attentionOutOut",
+    kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs220[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"kroneckerP1", kTensor, kIn, 0x8000002, 255},
+    {"kroneckerP2", kTensor, kIn, 0x8000002, 255}, {"clipRatio", kDouble, kIn}, {"out", kTensor, kOut, 0x20000008,
+    255}, {"quantScale", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs221[] = {{"x", kTensor, kIn}, {"kroneckerP1", kTensor, kIn}, {"kroneckerP2", kTensor, kIn},
     {"clipRatio", kDouble, kIn}, {"dstTypeMax", kDouble, kIn}, {"out", kTensor, kOut}, {"quantScale", kTensor, kOut}};
-constexpr ArgSpec kArgs222[] = {{"self", kTensor, kIn}, {"dims", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs223[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs224[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs225[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs226[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs227[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs228[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs229[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs230[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"alpha", kTensor, kIn}, {"out",
-    kTensorList, kOut}};
-constexpr ArgSpec kArgs231[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensorList, kOut}};
-constexpr ArgSpec kArgs232[] = {{"x", kTensorList, kIn}, {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs233[] = {{"x", kTensorList, kIn}, {"scalars", kScalarList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs234[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs235[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"x3", kTensorList, kIn},
-    {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs236[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"x3", kTensorList, kIn},
-    {"scalars", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs237[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"x3", kTensorList, kIn},
-    {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs238[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"x3", kTensorList, kIn},
-    {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs239[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"x3", kTensorList, kIn},
-    {"scalars", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs240[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"x3", kTensorList, kIn},
-    {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs241[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs242[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs243[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs244[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs245[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs246[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs247[] = {{"x", kTensorList, kIn}, {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs248[] = {{"x", kTensorList, kIn}, {"scalars", kScalarList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs249[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs250[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs251[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs252[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs253[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs254[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"weight", kTensorList, kIn},
-    {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs255[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"weight", kScalar, kIn}, {"out",
-    kTensorList, kOut}};
-constexpr ArgSpec kArgs256[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs257[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs258[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs259[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs260[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs261[] = {{"x", kTensorList, kIn}, {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs262[] = {{"x", kTensorList, kIn}, {"scalars", kScalarList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs263[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs264[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs265[] = {{"x", kTensorList, kIn}, {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs266[] = {{"x", kTensorList, kIn}, {"scalars", kScalarList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs267[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs268[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs269[] = {{"x", kTensorList, kIn}, {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs270[] = {{"x", kTensorList, kIn}, {"scalars", kScalarList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs271[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs272[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs273[] = {{"scaledGrads", kTensorList, kInOut}, {"foundInf", kTensor, kInOut}, {"invScale",
-    kTensor, kIn}};
-constexpr ArgSpec kArgs274[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs275[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs276[] = {{"x", kTensorList, kIn}, {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs277[] = {{"scalar", kScalar, kIn}, {"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs278[] = {{"x", kTensorList, kIn}, {"scalars", kScalarList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs279[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs280[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs281[] = {{"x", kTensorList, kIn}, {"roundMode", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs282[] = {{"x", kTensorList, kIn}, {"roundMode", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs283[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs284[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs285[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs286[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs287[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs288[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"alpha", kTensor, kIn}, {"out",
-    kTensorList, kOut}};
-constexpr ArgSpec kArgs289[] = {{"x1", kTensorList, kIn}, {"x2", kTensorList, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensorList, kOut}};
-constexpr ArgSpec kArgs290[] = {{"x", kTensorList, kIn}, {"scalar", kTensor, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs291[] = {{"x", kTensorList, kIn}, {"scalars", kScalarList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs292[] = {{"x", kTensorList, kIn}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs293[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs294[] = {{"x", kTensorList, kIn}, {"out", kTensorList, kOut}};
-constexpr ArgSpec kArgs295[] = {{"x", kTensorList, kOut}};
-constexpr ArgSpec kArgs296[] = {{"input", kTensor, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs222[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"dims", kIntArray, kIn}, {"out", kTensor, kOut,
+    0x8031a5f, 8}};
+constexpr ArgSpec kArgs223[] = {{"self", kTensor, kIn, 0x8000fdf, 8}, {"out", kTensor, kOut, 0x8000fdf, 8}};
+constexpr ArgSpec kArgs224[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"other", kTensor, kIn, 0x8001a5f, 8}, {"out",
+    kTensor, kOut, 0x8030a5f, 8}};
+constexpr ArgSpec kArgs225[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8001a5f, 8}};
+constexpr ArgSpec kArgs226[] = {{"self", kTensor, kIn, 0x8000a1f, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000a1f, 8}};
+constexpr ArgSpec kArgs227[] = {{"self", kTensor, kIn, 0x8000a1f, 8}, {"other", kTensor, kIn, 0x8000a1f, 8}, {"out",
+    kTensor, kOut, 0x8000a1f, 8}};
+constexpr ArgSpec kArgs228[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs229[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs230[] = {{"x1", kTensorList, kIn, 0x800005f, 8}, {"x2", kTensorList, kIn, 0x800005f, 8},
+    {"alpha", kTensor, kIn, 0xb, 8}, {"out", kTensorList, kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs231[] = {{"x1", kTensorList, kIn, 0x800005f, 8}, {"x2", kTensorList, kIn, 0x800005f, 8},
+    {"alpha", kScalar, kIn}, {"out", kTensorList, kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs232[] = {{"x", kTensorList, kIn, 0x800005f, 8}, {"scalar", kTensor, kIn, 0xb, 8}, {"out",
+    kTensorList, kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs233[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalars", kScalarList, kIn}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs234[] = {{"x", kTensorList, kIn, 0x800005f, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs235[] = {{"x1", kTensorList, kIn, 0x8000003, 8}, {"x2", kTensorList, kIn, 0x8000003, 8}, {"x3",
+    kTensorList, kIn, 0x8000003, 8}, {"scalar", kTensor, kIn, 0x3, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs236[] = {{"x1", kTensorList, kIn, 0x8000003, 8}, {"x2", kTensorList, kIn, 0x8000003, 8}, {"x3",
+    kTensorList, kIn, 0x8000003, 8}, {"scalars", kTensor, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs237[] = {{"x1", kTensorList, kIn, 0x8000003, 8}, {"x2", kTensorList, kIn, 0x8000003, 8}, {"x3",
+    kTensorList, kIn, 0x8000003, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs238[] = {{"x1", kTensorList, kIn, 0x800000b, 8}, {"x2", kTensorList, kIn, 0x800000b, 8}, {"x3",
+    kTensorList, kIn, 0x800000b, 8}, {"scalar", kTensor, kIn, 0xb, 8}, {"out", kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs239[] = {{"x1", kTensorList, kIn, 0x800000b, 8}, {"x2", kTensorList, kIn, 0x800000b, 8}, {"x3",
+    kTensorList, kIn, 0x800000b, 8}, {"scalars", kTensor, kIn, 0x800000b, 8}, {"out", kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs240[] = {{"x1", kTensorList, kIn, 0x800000b, 8}, {"x2", kTensorList, kIn, 0x800000b, 8}, {"x3",
+    kTensorList, kIn, 0x800000b, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs241[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs242[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs243[] = {{"x", kTensorList, kIn, 0x0, 8}, {"out", kTensorList, kOut, 0x0, 8}};
+constexpr ArgSpec kArgs244[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs245[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs246[] = {{"x1", kTensorList, kIn, 0x8000003, 8}, {"x2", kTensorList, kIn, 0x8000003, 8},
+    {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs247[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"scalar", kTensor, kIn, 0x3, 8}, {"out",
+    kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs248[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"scalars", kScalarList, kIn}, {"out",
+    kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs249[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs250[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs251[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs252[] = {{"x", kTensorList, kIn, 0x8000057, 8}, {"out", kTensorList, kOut, 0x8000057, 8}};
+constexpr ArgSpec kArgs253[] = {{"x", kTensorList, kIn, 0x8000057, 8}, {"out", kTensorList, kOut, 0x8000057, 8}};
+constexpr ArgSpec kArgs254[] = {{"x1", kTensorList, kIn, 0x8000003, 8}, {"x2", kTensorList, kIn, 0x8000003, 8},
+    {"weight", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs255[] = {{"x1", kTensorList, kIn, 0x8000003, 8}, {"x2", kTensorList, kIn, 0x8000003, 8},
+    {"weight", kScalar, kIn}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs256[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs257[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs258[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs259[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs260[] = {{"x1", kTensorList, kIn, 0x800000b, 8}, {"x2", kTensorList, kIn, 0x800000b, 8},
+    {"out", kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs261[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kTensor, kIn, 0xb, 8}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs262[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalars", kScalarList, kIn}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs263[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs264[] = {{"x1", kTensorList, kIn, 0x800000b, 8}, {"x2", kTensorList, kIn, 0x800000b, 8},
+    {"out", kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs265[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kTensor, kIn, 0xb, 8}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs266[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalars", kScalarList, kIn}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs267[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs268[] = {{"x1", kTensorList, kIn, 0x800005f, 8}, {"x2", kTensorList, kIn, 0x800005f, 8},
+    {"out", kTensorList, kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs269[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kTensor, kIn, 0xb, 8}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs270[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalars", kScalarList, kIn}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs271[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs272[] = {{"x", kTensorList, kIn, 0x800005f, 8}, {"out", kTensorList, kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs273[] = {{"scaledGrads", kTensorList, kInOut, 0x8000003, 8}, {"foundInf", kTensor, kInOut, 0x1,
+    8}, {"invScale", kTensor, kIn, 0x1, 8}};
+constexpr ArgSpec kArgs274[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs275[] = {{"x1", kTensorList, kIn, 0x800000b, 8}, {"x2", kTensorList, kIn, 0x800000b, 8},
+    {"out", kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs276[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kTensor, kIn, 0xb, 8}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs277[] = {{"scalar", kScalar, kIn}, {"x", kTensorList, kIn, 0x800000b, 8}, {"out", kTensorList,
+    kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs278[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalars", kScalarList, kIn}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs279[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs280[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs281[] = {{"x", kTensorList, kIn, 0x8000043, 8}, {"roundMode", kTensor, kIn, 0x4, 8}, {"out",
+    kTensorList, kOut, 0x8000043, 8}};
+constexpr ArgSpec kArgs282[] = {{"x", kTensorList, kIn, 0x8000043, 8}, {"roundMode", kScalar, kIn}, {"out",
+    kTensorList, kOut, 0x8000043, 8}};
+constexpr ArgSpec kArgs283[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs284[] = {{"x", kTensorList, kIn, 0x800020f, 8}, {"out", kTensorList, kOut, 0x800020f, 8}};
+constexpr ArgSpec kArgs285[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs286[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs287[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs288[] = {{"x1", kTensorList, kIn, 0x800005f, 8}, {"x2", kTensorList, kIn, 0x800005f, 8},
+    {"alpha", kTensor, kIn, 0xb, 8}, {"out", kTensorList, kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs289[] = {{"x1", kTensorList, kIn, 0x800005f, 8}, {"x2", kTensorList, kIn, 0x800005f, 8},
+    {"alpha", kScalar, kIn}, {"out", kTensorList, kOut, 0x800005f, 8}};
+constexpr ArgSpec kArgs290[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kTensor, kIn, 0xb, 8}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs291[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalars", kScalarList, kIn}, {"out",
+    kTensorList, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs292[] = {{"x", kTensorList, kIn, 0x800000b, 8}, {"scalar", kScalar, kIn}, {"out", kTensorList,
+    kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs293[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs294[] = {{"x", kTensorList, kIn, 0x8000003, 8}, {"out", kTensorList, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs295[] = {{"x", kTensorList, kOut, 0x800004b, 8}};
+constexpr ArgSpec kArgs296[] = {{"input", kTensor, kIn, 0x800025f, 8}, {"out", kTensor, kOut, 0x800025f, 8}};
 constexpr ArgSpec kArgs297[] = {{"paramsRef", kTensorList, kInOut}, {"gradsRef", kTensorList, kInOut}, {"expAvgsRef",
     kTensorList, kInOut}, {"expAvgSqsRef", kTensorList, kInOut}, {"maxExpAvgSqsRef", kTensorList, kInOut},
     {"stateSteps", kTensorList, kIn}, {"gradScaleOptional", kTensor, kIn}, {"foundInfOptional", kTensor, kIn}, {"lr",
@@ -772,64 +925,78 @@ constexpr ArgSpec kArgs298[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {
     kTensor, kIn}, {"activationMode", kInt, kIn}, {"padSlotId", kInt, kIn}, {"runMode", kInt, kIn}, {"maxQueryLen",
     kInt, kIn}, {"residualConnection", kInt, kIn}, {"blockSize", kInt, kIn}, {"convMode", kInt, kIn}, {"y", kTensor,
     kOut}};
-constexpr ArgSpec kArgs299[] = {{"logitsMax", kTensor, kIn}, {"sumExpLogits", kTensor, kIn}, {"predictedLogits",
-    kTensor, kIn}, {"labelSmoothing", kDouble, kIn}, {"inputOptional", kTensor, kIn}, {"weightOptional", kTensor,
-    kIn}, {"vocabParallelLogitsOptional", kTensor, kIn}, {"lossOut", kTensor, kOut}, {"softMaxOutOptional", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs300[] = {{"query", kTensor, kIn}, {"key1", kTensor, kIn}, {"value1", kTensor, kIn}, {"key2",
-    kTensor, kIn}, {"value2", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"scaleValueOptional", kDouble,
-    kIn}, {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor, kOut}, {"attentionOutOut", kTensor, kOut}};
-constexpr ArgSpec kArgs301[] = {{"query", kTensor, kIn}, {"key1", kTensor, kIn}, {"value1", kTensor, kIn}, {"key2",
-    kTensor, kIn}, {"value2", kTensor, kIn}, {"dy", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"softmaxMax",
-    kTensor, kIn}, {"softmaxSum", kTensor, kIn}, {"attentionIn", kTensor, kIn}, {"scaleValue", kDouble, kIn},
-    {"dqOut", kTensor, kOut}, {"dk1Out", kTensor, kOut}, {"dv1Out", kTensor, kOut}, {"dk2Out", kTensor, kOut},
-    {"dv2Out", kTensor, kOut}};
-constexpr ArgSpec kArgs302[] = {{"query", kTensor, kIn}, {"key", kTensorList, kIn}, {"value", kTensorList, kIn},
-    {"pseShiftOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"actualSeqLengthsOptional", kIntArray,
-    kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn}, {"quantScale1Optional",
-    kTensor, kIn}, {"deqScale2Optional", kTensor, kIn}, {"quantScale2Optional", kTensor, kIn},
-    {"quantOffset2Optional", kTensor, kIn}, {"antiquantScaleOptional", kTensor, kIn}, {"antiquantOffsetOptional",
-    kTensor, kIn}, {"blockTableOptional", kTensor, kIn}, {"queryPaddingSizeOptional", kTensor, kIn},
-    {"kvPaddingSizeOptional", kTensor, kIn}, {"keyAntiquantScaleOptional", kTensor, kIn},
-    {"keyAntiquantOffsetOptional", kTensor, kIn}, {"valueAntiquantScaleOptional", kTensor, kIn},
-    {"valueAntiquantOffsetOptional", kTensor, kIn}, {"keySharedPrefixOptional", kTensor, kIn},
-    {"valueSharedPrefixOptional", kTensor, kIn}, {"actualSharedPrefixLenOptional", kIntArray, kIn}, {"numHeads", kInt,
-    kIn}, {"scaleValue", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"inputLayout", kString,
-    kIn}, {"numKeyValueHeads", kInt, kIn}, {"sparseMode", kInt, kIn}, {"innerPrecise", kInt, kIn}, {"blockSize", kInt,
-    kIn}, {"antiquantMode", kInt, kIn}, {"softmaxLseFlag", kBool, kIn}, {"keyAntiquantMode", kInt, kIn},
-    {"valueAntiquantMode", kInt, kIn}, {"attentionOut", kTensor, kOut}, {"softmaxLse", kTensor, kOut}};
-constexpr ArgSpec kArgs303[] = {{"query", kTensor, kIn}, {"key", kTensorList, kIn}, {"value", kTensorList, kIn},
-    {"pseShiftOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"actualSeqLengthsOptional", kIntArray,
-    kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn}, {"quantScale1Optional",
-    kTensor, kIn}, {"deqScale2Optional", kTensor, kIn}, {"quantScale2Optional", kTensor, kIn},
-    {"quantOffset2Optional", kTensor, kIn}, {"antiquantScaleOptional", kTensor, kIn}, {"antiquantOffsetOptional",
-    kTensor, kIn}, {"blockTableOptional", kTensor, kIn}, {"queryPaddingSizeOptional", kTensor, kIn},
-    {"kvPaddingSizeOptional", kTensor, kIn}, {"keyAntiquantScaleOptional", kTensor, kIn},
-    {"keyAntiquantOffsetOptional", kTensor, kIn}, {"valueAntiquantScaleOptional", kTensor, kIn},
-    {"valueAntiquantOffsetOptional", kTensor, kIn}, {"keySharedPrefixOptional", kTensor, kIn},
-    {"valueSharedPrefixOptional", kTensor, kIn}, {"actualSharedPrefixLenOptional", kIntArray, kIn},
-    {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional", kTensor, kIn}, {"keyRopeAntiquantScaleOptional", kTensor,
-    kIn}, {"numHeads", kInt, kIn}, {"scaleValue", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
+constexpr ArgSpec kArgs299[] = {{"logitsMax", kTensor, kIn, 0x1, 255}, {"sumExpLogits", kTensor, kIn, 0x1, 255},
+    {"predictedLogits", kTensor, kIn, 0x1, 255}, {"labelSmoothing", kDouble, kIn}, {"inputOptional", kTensor, kIn,
+    0x1, 255}, {"weightOptional", kTensor, kIn, 0x1, 255}, {"vocabParallelLogitsOptional", kTensor, kIn, 0x8000003,
+    255}, {"lossOut", kTensor, kOut, 0x1, 255}, {"softMaxOutOptional", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs300[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key1", kTensor, kIn, 0x8000002, 255},
+    {"value1", kTensor, kIn, 0x8000002, 255}, {"key2", kTensor, kIn, 0x8000002, 255}, {"value2", kTensor, kIn,
+    0x8000002, 255}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255}, {"scaleValueOptional", kDouble, kIn},
+    {"softmaxMaxOut", kTensor, kOut, 0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255}, {"attentionOutOut",
+    kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs301[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key1", kTensor, kIn, 0x8000002, 255},
+    {"value1", kTensor, kIn, 0x8000002, 255}, {"key2", kTensor, kIn, 0x8000002, 255}, {"value2", kTensor, kIn,
+    0x8000002, 255}, {"dy", kTensor, kIn, 0x8000002, 255}, {"attenMaskOptional", kTensor, kIn, 0x1010, 255},
+    {"softmaxMax", kTensor, kIn, 0x1, 255}, {"softmaxSum", kTensor, kIn, 0x1, 255}, {"attentionIn", kTensor, kIn,
+    0x8000002, 255}, {"scaleValue", kDouble, kIn}, {"dqOut", kTensor, kOut, 0x8000002, 255}, {"dk1Out", kTensor, kOut,
+    0x8000002, 255}, {"dv1Out", kTensor, kOut, 0x8000002, 255}, {"dk2Out", kTensor, kOut, 0x8000002, 255}, {"dv2Out",
+    kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs302[] = {{"query", kTensor, kIn, 0x8000006, 255}, {"key", kTensorList, kIn, 0x2800000e, 255},
+    {"value", kTensorList, kIn, 0x2800000e, 255}, {"pseShiftOptional", kTensor, kIn, 0x8000002, 255},
+    {"attenMaskOptional", kTensor, kIn, 0x1014, 255}, {"actualSeqLengthsOptional", kIntArray, kIn},
+    {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn, 0x401, 255},
+    {"quantScale1Optional", kTensor, kIn, 0x1, 255}, {"deqScale2Optional", kTensor, kIn, 0x401, 255},
+    {"quantScale2Optional", kTensor, kIn, 0x8000001, 255}, {"quantOffset2Optional", kTensor, kIn, 0x8000001, 255},
+    {"antiquantScaleOptional", kTensor, kIn, 0x8000003, 255}, {"antiquantOffsetOptional", kTensor, kIn, 0x8000003,
+    255}, {"blockTableOptional", kTensor, kIn, 0x8, 255}, {"queryPaddingSizeOptional", kTensor, kIn, 0x200, 255},
+    {"kvPaddingSizeOptional", kTensor, kIn, 0x200, 255}, {"keyAntiquantScaleOptional", kTensor, kIn, 0x8000003, 255},
+    {"keyAntiquantOffsetOptional", kTensor, kIn, 0x8000003, 255}, {"valueAntiquantScaleOptional", kTensor, kIn,
+    0x8000003, 255}, {"valueAntiquantOffsetOptional", kTensor, kIn, 0x8000003, 255}, {"keySharedPrefixOptional",
+    kTensor, kIn, 0x8000006, 255}, {"valueSharedPrefixOptional", kTensor, kIn, 0x8000006, 255},
+    {"actualSharedPrefixLenOptional", kIntArray, kIn}, {"numHeads", kInt, kIn}, {"scaleValue", kDouble, kIn},
+    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"inputLayout", kString, kIn}, {"numKeyValueHeads", kInt,
+    kIn}, {"sparseMode", kInt, kIn}, {"innerPrecise", kInt, kIn}, {"blockSize", kInt, kIn}, {"antiquantMode", kInt,
+    kIn}, {"softmaxLseFlag", kBool, kIn}, {"keyAntiquantMode", kInt, kIn}, {"valueAntiquantMode", kInt, kIn},
+    {"attentionOut", kTensor, kOut, 0x8000006, 255}, {"softmaxLse", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs303[] = {{"query", kTensor, kIn, 0x8000006, 255}, {"key", kTensorList, kIn, 0x2800000e, 255},
+    {"value", kTensorList, kIn, 0x2800000e, 255}, {"pseShiftOptional", kTensor, kIn, 0x8000002, 255},
+    {"attenMaskOptional", kTensor, kIn, 0x1014, 255}, {"actualSeqLengthsOptional", kIntArray, kIn},
+    {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn, 0x401, 255},
+    {"quantScale1Optional", kTensor, kIn, 0x1, 255}, {"deqScale2Optional", kTensor, kIn, 0x401, 255},
+    {"quantScale2Optional", kTensor, kIn, 0x8000001, 255}, {"quantOffset2Optional", kTensor, kIn, 0x8000001, 255},
+    {"antiquantScaleOptional", kTensor, kIn, 0x8000003, 255}, {"antiquantOffsetOptional", kTensor, kIn, 0x8000003,
+    255}, {"blockTableOptional", kTensor, kIn, 0x8, 255}, {"queryPaddingSizeOptional", kTensor, kIn, 0x200, 255},
+    {"kvPaddingSizeOptional", kTensor, kIn, 0x200, 255}, {"keyAntiquantScaleOptional", kTensor, kIn, 0x8000003, 255},
+    {"keyAntiquantOffsetOptional", kTensor, kIn, 0x8000003, 255}, {"valueAntiquantScaleOptional", kTensor, kIn,
+    0x8000003, 255}, {"valueAntiquantOffsetOptional", kTensor, kIn, 0x8000003, 255}, {"keySharedPrefixOptional",
+    kTensor, kIn, 0x8000006, 255}, {"valueSharedPrefixOptional", kTensor, kIn, 0x8000006, 255},
+    {"actualSharedPrefixLenOptional", kIntArray, kIn}, {"queryRopeOptional", kTensor, kIn, 0x8000002, 255},
+    {"keyRopeOptional", kTensor, kIn, 0x8000002, 255}, {"keyRopeAntiquantScaleOptional", kTensor, kIn, 0x8000002,
+    255}, {"numHeads", kInt, kIn}, {"scaleValue", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
     {"inputLayout", kString, kIn}, {"numKeyValueHeads", kInt, kIn}, {"sparseMode", kInt, kIn}, {"innerPrecise", kInt,
     kIn}, {"blockSize", kInt, kIn}, {"antiquantMode", kInt, kIn}, {"softmaxLseFlag", kBool, kIn}, {"keyAntiquantMode",
-    kInt, kIn}, {"valueAntiquantMode", kInt, kIn}, {"attentionOut", kTensor, kOut}, {"softmaxLse", kTensor, kOut}};
-constexpr ArgSpec kArgs304[] = {{"query", kTensor, kIn}, {"key", kTensorList, kIn}, {"value", kTensorList, kIn},
-    {"pseShiftOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"actualSeqLengthsOptional", kIntArray,
-    kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn}, {"quantScale1Optional",
-    kTensor, kIn}, {"deqScale2Optional", kTensor, kIn}, {"quantScale2Optional", kTensor, kIn},
-    {"quantOffset2Optional", kTensor, kIn}, {"antiquantScaleOptional", kTensor, kIn}, {"antiquantOffsetOptional",
-    kTensor, kIn}, {"blockTableOptional", kTensor, kIn}, {"queryPaddingSizeOptional", kTensor, kIn},
-    {"kvPaddingSizeOptional", kTensor, kIn}, {"keyAntiquantScaleOptional", kTensor, kIn},
-    {"keyAntiquantOffsetOptional", kTensor, kIn}, {"valueAntiquantScaleOptional", kTensor, kIn},
-    {"valueAntiquantOffsetOptional", kTensor, kIn}, {"keySharedPrefixOptional", kTensor, kIn},
-    {"valueSharedPrefixOptional", kTensor, kIn}, {"actualSharedPrefixLenOptional", kIntArray, kIn},
-    {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional", kTensor, kIn}, {"keyRopeAntiquantScaleOptional", kTensor,
-    kIn}, {"dequantScaleQueryOptional", kTensor, kIn}, {"learnableSinkOptional", kTensor, kIn}, {"numHeads", kInt,
-    kIn}, {"scaleValue", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"inputLayout", kString,
-    kIn}, {"numKeyValueHeads", kInt, kIn}, {"sparseMode", kInt, kIn}, {"innerPrecise", kInt, kIn}, {"blockSize", kInt,
-    kIn}, {"antiquantMode", kInt, kIn}, {"softmaxLseFlag", kBool, kIn}, {"keyAntiquantMode", kInt, kIn},
-    {"valueAntiquantMode", kInt, kIn}, {"queryQuantMode", kInt, kIn}, {"attentionOut", kTensor, kOut}, {"softmaxLse",
-    kTensor, kOut}};
+    kInt, kIn}, {"valueAntiquantMode", kInt, kIn}, {"attentionOut", kTensor, kOut, 0x8000006, 255}, {"softmaxLse",
+    kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs304[] = {{"query", kTensor, kIn, 0x8000006, 255}, {"key", kTensorList, kIn, 0x2800000e, 255},
+    {"value", kTensorList, kIn, 0x2800000e, 255}, {"pseShiftOptional", kTensor, kIn, 0x8000002, 255},
+    {"attenMaskOptional", kTensor, kIn, 0x1014, 255}, {"actualSeqLengthsOptional", kIntArray, kIn},
+    {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn, 0x401, 255},
+    {"quantScale1Optional", kTensor, kIn, 0x1, 255}, {"deqScale2Optional", kTensor, kIn, 0x401, 255},
+    {"quantScale2Optional", kTensor, kIn, 0x8000001, 255}, {"quantOffset2Optional", kTensor, kIn, 0x8000001, 255},
+    {"antiquantScaleOptional", kTensor, kIn, 0x8000002, 255}, {"antiquantOffsetOptional", kTensor, kIn},
+    {"blockTableOptional", kTensor, kIn, 0x8, 255}, {"queryPaddingSizeOptional", kTensor, kIn, 0x200, 255},
+    {"kvPaddingSizeOptional", kTensor, kIn, 0x200, 255}, {"keyAntiquantScaleOptional", kTensor, kIn, 0x8000003, 255},
+    {"keyAntiquantOffsetOptional", kTensor, kIn}, {"valueAntiquantScaleOptional", kTensor, kIn, 0x8000003, 255},
+    {"valueAntiquantOffsetOptional", kTensor, kIn}, {"keySharedPrefixOptional", kTensor, kIn, 0x8000006, 255},
+    {"valueSharedPrefixOptional", kTensor, kIn, 0x8000006, 255}, {"actualSharedPrefixLenOptional", kIntArray, kIn},
+    {"queryRopeOptional", kTensor, kIn, 0x8000002, 255}, {"keyRopeOptional", kTensor, kIn, 0x8000002, 255},
+    {"keyRopeAntiquantScaleOptional", kTensor, kIn}, {"dequantScaleQueryOptional", kTensor, kIn, 0x1, 255},
+    {"learnableSinkOptional", kTensor, kIn, 0x8000002, 255}, {"numHeads", kInt, kIn}, {"scaleValue", kDouble, kIn},
+    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"inputLayout", kString, kIn}, {"numKeyValueHeads", kInt,
+    kIn}, {"sparseMode", kInt, kIn}, {"innerPrecise", kInt, kIn}, {"blockSize", kInt, kIn}, {"antiquantMode", kInt,
+    kIn}, {"softmaxLseFlag", kBool, kIn}, {"keyAntiquantMode", kInt, kIn}, {"valueAntiquantMode", kInt, kIn},
+    {"queryQuantMode", kInt, kIn}, {"attentionOut", kTensor, kOut, 0x8000006, 255}, {"softmaxLse", kTensor, kOut, 0x1,
+    255}};
 constexpr ArgSpec kArgs305[] = {{"query", kTensor, kIn}, {"key", kTensorList, kIn}, {"value", kTensorList, kIn},
     {"pseShiftOptional", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"actualSeqLengthsOptional", kIntArray,
     kIn}, {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn}, {"quantScale1Optional",
@@ -848,94 +1015,118 @@ constexpr ArgSpec kArgs305[] = {{"query", kTensor, kIn}, {"key", kTensorList, kI
     kIn}, {"softmaxLseFlag", kBool, kIn}, {"keyAntiquantMode", kInt, kIn}, {"valueAntiquantMode", kInt, kIn},
     {"queryQuantMode", kInt, kIn}, {"pseType", kInt, kIn}, {"attentionOut", kTensor, kOut}, {"softmaxLse", kTensor,
     kOut}};
-constexpr ArgSpec kArgs306[] = {{"grad", kTensor, kIn}, {"input", kTensor, kIn}, {"weight", kTensor, kIn},
-    {"targetMask", kTensor, kIn}, {"maskedTarget", kTensor, kIn}, {"labelSmoothing", kDouble, kIn},
-    {"logitsMaxOptional", kTensor, kIn}, {"sumExpLogitsOptional", kTensor, kIn}, {"softmaxOptional", kTensor, kIn},
-    {"inputGradOut", kTensor, kOut}, {"weightGradOut", kTensor, kOut}};
-constexpr ArgSpec kArgs307[] = {{"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"target", kTensor, kIn},
-    {"vocabStartIndex", kInt, kIn}, {"vocabEndIndex", kInt, kIn}, {"logitsMaxLocalOut", kTensor, kOut},
-    {"sumExpLogitsLocalOut", kTensor, kOut}, {"predictedLogitsLocalOut", kTensor, kOut}, {"targetMaskOut", kTensor,
-    kOut}, {"maskedTargetOut", kTensor, kOut}, {"vocabParallelLogitsOutOptional", kTensor, kOut}};
+constexpr ArgSpec kArgs306[] = {{"grad", kTensor, kIn, 0x1, 255}, {"input", kTensor, kIn, 0x8000002, 255}, {"weight",
+    kTensor, kIn, 0x8000002, 255}, {"targetMask", kTensor, kIn, 0x10, 255}, {"maskedTarget", kTensor, kIn, 0x208,
+    255}, {"labelSmoothing", kDouble, kIn}, {"logitsMaxOptional", kTensor, kIn, 0x1, 255}, {"sumExpLogitsOptional",
+    kTensor, kIn, 0x1, 255}, {"softmaxOptional", kTensor, kIn, 0x1, 255}, {"inputGradOut", kTensor, kOut, 0x8000002,
+    255}, {"weightGradOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs307[] = {{"input", kTensor, kIn, 0x8000002, 255}, {"weight", kTensor, kIn, 0x8000002, 255},
+    {"target", kTensor, kIn, 0x208, 255}, {"vocabStartIndex", kInt, kIn}, {"vocabEndIndex", kInt, kIn},
+    {"logitsMaxLocalOut", kTensor, kOut, 0x1, 255}, {"sumExpLogitsLocalOut", kTensor, kOut, 0x1, 255},
+    {"predictedLogitsLocalOut", kTensor, kOut, 0x1, 255}, {"targetMaskOut", kTensor, kOut, 0x10, 255},
+    {"maskedTargetOut", kTensor, kOut, 0x208, 255}, {"vocabParallelLogitsOutOptional", kTensor, kOut, 0x8000002, 255}};
 constexpr ArgSpec kArgs308[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"x3", kTensor,
     kIn}, {"fusedOpType", kString, kIn}, {"cubeMathType", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs309[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"x1Scale", kTensor, kIn}, {"x2Scale",
-    kTensor, kIn}, {"yScaleOptional", kTensor, kIn}, {"x1OffsetOptional", kTensor, kIn}, {"x2OffsetOptional", kTensor,
-    kIn}, {"yOffsetOptional", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"x3Optional", kTensor, kIn},
-    {"fusedOpType", kString, kIn}, {"groupSizeOptional", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs310[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"x1Scale", kTensor, kIn}, {"x2Scale",
-    kTensor, kIn}, {"yScaleOptional", kTensor, kIn}, {"x1OffsetOptional", kTensor, kIn}, {"x2OffsetOptional", kTensor,
-    kIn}, {"yOffsetOptional", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"x3Optional", kTensor, kIn},
-    {"fusedOpType", kString, kIn}, {"groupSizeOptional", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs311[] = {{"paramsRef", kTensorList, kInOut}, {"gradsRef", kTensorList, kInOut},
-    {"momentumBufferListOptionalRef", kTensorList, kInOut}, {"gradScaleOptional", kTensor, kIn}, {"weightDecay",
-    kDouble, kIn}, {"momentum", kDouble, kIn}, {"lr", kDouble, kIn}, {"dampening", kDouble, kIn}, {"nesterov", kBool,
-    kIn}, {"maximize", kBool, kIn}, {"isFirstStep", kBool, kIn}};
-constexpr ArgSpec kArgs312[] = {{"input", kTensor, kIn}, {"params", kTensorList, kIn}, {"hx", kTensor, kIn},
-    {"batchSizes", kTensor, kIn}, {"hasBias", kBool, kIn}, {"numLayers", kInt, kIn}, {"dropout", kDouble, kIn},
-    {"train", kBool, kIn}, {"bidirection", kBool, kIn}, {"batchFirst", kBool, kIn}, {"output", kTensor, kOut}, {"hy",
-    kTensor, kOut}, {"rOut", kTensorList, kOut}, {"zOut", kTensorList, kOut}, {"nOut", kTensorList, kOut}, {"hnOut",
-    kTensorList, kOut}, {"hOut", kTensorList, kOut}};
-constexpr ArgSpec kArgs313[] = {{"input", kTensor, kIn}, {"params", kTensorList, kIn}, {"hx", kTensor, kIn}, {"dy",
-    kTensor, kIn}, {"dh", kTensor, kIn}, {"r", kTensorList, kIn}, {"z", kTensorList, kIn}, {"n", kTensorList, kIn},
-    {"hn", kTensorList, kIn}, {"h", kTensorList, kIn}, {"batchSizes", kTensor, kIn}, {"hasBias", kBool, kIn},
-    {"numLayers", kInt, kIn}, {"bidirection", kBool, kIn}, {"batchFirst", kBool, kIn}, {"dxOut", kTensor, kOut},
-    {"dhPrevOut", kTensor, kOut}, {"dparamsOut", kTensorList, kOut}};
-constexpr ArgSpec kArgs314[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs315[] = {{"keyCache", kTensor, kIn}, {"valueCache", kTensor, kIn}, {"blockTables", kTensor,
-    kIn}, {"seqLens", kTensor, kIn}, {"keyRef", kTensor, kInOut}, {"valueRef", kTensor, kInOut}, {"seqOffsetOptional",
-    kTensor, kIn}, {"cacheMode", kString, kIn}, {"isSeqLensCumsum", kBool, kIn}};
-constexpr ArgSpec kArgs316[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"batchDims",
-    kInt, kIn}, {"mode", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs317[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs318[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"approximate", kInt, kIn},
-    {"activateLeft", kBool, kIn}, {"out", kTensor, kOut}, {"outGelu", kTensor, kOut}};
-constexpr ArgSpec kArgs319[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"gelu", kTensor, kIn}, {"dim",
-    kInt, kIn}, {"approximate", kInt, kIn}, {"activateLeft", kBool, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs320[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs321[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs322[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs323[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs324[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"approximate", kString, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs325[] = {{"input", kTensor, kIn}, {"approximateOptional", kString, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs326[] = {{"self", kTensor, kIn}, {"inputScaleOptional", kTensor, kIn}, {"inputOffsetOptional",
-    kTensor, kIn}, {"approximate", kString, kIn}, {"quantMode", kString, kIn}, {"roundMode", kString, kIn},
-    {"dstType", kInt, kIn}, {"y", kTensor, kOut}, {"outScaleOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs327[] = {{"x", kTensor, kIn}, {"approximate", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs328[] = {{"x", kTensor, kIn}, {"gamma", kTensor, kIn}, {"epsilon", kDouble, kIn}, {"yOut",
-    kTensor, kOut}, {"rstdOut", kTensor, kOut}};
-constexpr ArgSpec kArgs329[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs330[] = {{"gradOut", kTensor, kIn}, {"self", kTensor, kIn}, {"dim", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs331[] = {{"input", kTensor, kIn}, {"grid", kTensor, kIn}, {"interpolationMode", kInt, kIn},
-    {"paddingMode", kInt, kIn}, {"alignCorners", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs332[] = {{"gradOutput", kTensor, kIn}, {"input", kTensor, kIn}, {"grid", kTensor, kIn},
-    {"interpolationMode", kInt, kIn}, {"paddingMode", kInt, kIn}, {"alignCorners", kBool, kIn}, {"outputMask",
-    kBoolArray, kIn}, {"inputGrad", kTensor, kOut}, {"gridGrad", kTensor, kOut}};
-constexpr ArgSpec kArgs333[] = {{"input", kTensor, kIn}, {"grid", kTensor, kIn}, {"interpolationMode", kInt, kIn},
-    {"paddingMode", kInt, kIn}, {"alignCorners", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs334[] = {{"gradOutput", kTensor, kIn}, {"input", kTensor, kIn}, {"grid", kTensor, kIn},
-    {"interpolationMode", kInt, kIn}, {"paddingMode", kInt, kIn}, {"alignCorners", kBool, kIn}, {"outputMask",
-    kBoolArray, kIn}, {"inputGrad", kTensor, kOut}, {"gridGrad", kTensor, kOut}};
-constexpr ArgSpec kArgs335[] = {{"self", kTensor, kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor, kIn}, {"N", kInt,
-    kIn}, {"C", kInt, kIn}, {"HxW", kInt, kIn}, {"group", kInt, kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut},
-    {"meanOut", kTensor, kOut}, {"rstdOut", kTensor, kOut}};
-constexpr ArgSpec kArgs336[] = {{"gradOut", kTensor, kIn}, {"input", kTensor, kIn}, {"mean", kTensor, kIn}, {"rstd",
-    kTensor, kIn}, {"gamma", kTensor, kIn}, {"N", kInt, kIn}, {"C", kInt, kIn}, {"HxW", kInt, kIn}, {"group", kInt,
-    kIn}, {"outputMask", kBoolArray, kIn}, {"gradInput", kTensor, kOut}, {"gradGammaOut", kTensor, kOut},
-    {"gradBetaOut", kTensor, kOut}};
-constexpr ArgSpec kArgs337[] = {{"self", kTensor, kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor, kIn}, {"group",
-    kInt, kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut}, {"meanOut", kTensor, kOut}, {"rstdOut", kTensor, kOut}};
-constexpr ArgSpec kArgs338[] = {{"x", kTensor, kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor, kIn}, {"numGroups",
-    kInt, kIn}, {"dataFormatOptional", kString, kIn}, {"eps", kDouble, kIn}, {"activateSwish", kBool, kIn},
-    {"swishScale", kDouble, kIn}, {"yOut", kTensor, kOut}, {"meanOut", kTensor, kOut}, {"rstdOut", kTensor, kOut}};
-constexpr ArgSpec kArgs339[] = {{"dy", kTensor, kIn}, {"mean", kTensor, kIn}, {"rstd", kTensor, kIn}, {"x", kTensor,
-    kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor, kIn}, {"numGroups", kInt, kIn}, {"dataFormatOptional", kString,
-    kIn}, {"swishScale", kDouble, kIn}, {"dgammaIsRequire", kBool, kIn}, {"dbetaIsRequire", kBool, kIn}, {"dxOut",
-    kTensor, kOut}, {"dgammaOut", kTensor, kOut}, {"dbetaOut", kTensor, kOut}};
-constexpr ArgSpec kArgs340[] = {{"x", kTensor, kIn}, {"scale", kTensor, kIn}, {"groupIndex", kTensor, kIn},
-    {"offsetOptional", kTensor, kIn}, {"dstType", kInt, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kArgs309[] = {{"x1", kTensor, kIn, 0x2000000c, 255}, {"x2", kTensor, kIn, 0x2000000c, 255},
+    {"x1Scale", kTensor, kIn, 0x1, 255}, {"x2Scale", kTensor, kIn, 0x8000001, 255}, {"yScaleOptional", kTensor, kIn},
+    {"x1OffsetOptional", kTensor, kIn}, {"x2OffsetOptional", kTensor, kIn}, {"yOffsetOptional", kTensor, kIn},
+    {"biasOptional", kTensor, kIn, 0x800000b, 255}, {"x3Optional", kTensor, kIn}, {"fusedOpType", kString, kIn},
+    {"groupSizeOptional", kInt, kIn}, {"out", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs310[] = {{"x1", kTensor, kIn, 0x2000000c, 255}, {"x2", kTensor, kIn, 0x2000000c, 255},
+    {"x1Scale", kTensor, kIn, 0x1, 255}, {"x2Scale", kTensor, kIn, 0x8000001, 255}, {"yScaleOptional", kTensor, kIn},
+    {"x1OffsetOptional", kTensor, kIn}, {"x2OffsetOptional", kTensor, kIn}, {"yOffsetOptional", kTensor, kIn},
+    {"biasOptional", kTensor, kIn, 0x800000b, 255}, {"x3Optional", kTensor, kIn}, {"fusedOpType", kString, kIn},
+    {"groupSizeOptional", kInt, kIn}, {"out", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs311[] = {{"paramsRef", kTensorList, kInOut, 0x8000003, 8}, {"gradsRef", kTensorList, kInOut,
+    0x8000003, 8}, {"momentumBufferListOptionalRef", kTensorList, kInOut, 0x8000003, 8}, {"gradScaleOptional",
+    kTensor, kIn, 0x8000003, 255}, {"weightDecay", kDouble, kIn}, {"momentum", kDouble, kIn}, {"lr", kDouble, kIn},
+    {"dampening", kDouble, kIn}, {"nesterov", kBool, kIn}, {"maximize", kBool, kIn}, {"isFirstStep", kBool, kIn}};
+constexpr ArgSpec kArgs312[] = {{"input", kTensor, kIn, 0x3, 255}, {"params", kTensorList, kIn}, {"hx", kTensor, kIn},
+    {"batchSizes", kTensor, kIn, 0x200, 255}, {"hasBias", kBool, kIn}, {"numLayers", kInt, kIn}, {"dropout", kDouble,
+    kIn}, {"train", kBool, kIn}, {"bidirection", kBool, kIn}, {"batchFirst", kBool, kIn}, {"output", kTensor, kOut},
+    {"hy", kTensor, kOut}, {"rOut", kTensorList, kOut}, {"zOut", kTensorList, kOut}, {"nOut", kTensorList, kOut},
+    {"hnOut", kTensorList, kOut}, {"hOut", kTensorList, kOut}};
+constexpr ArgSpec kArgs313[] = {{"input", kTensor, kIn, 0x3, 255}, {"params", kTensorList, kIn, 0x3, 255}, {"hx",
+    kTensor, kIn, 0x3, 255}, {"dy", kTensor, kIn, 0x3, 255}, {"dh", kTensor, kIn, 0x3, 255}, {"r", kTensorList, kIn,
+    0x3, 255}, {"z", kTensorList, kIn, 0x3, 255}, {"n", kTensorList, kIn, 0x3, 255}, {"hn", kTensorList, kIn}, {"h",
+    kTensorList, kIn, 0x3, 255}, {"batchSizes", kTensor, kIn}, {"hasBias", kBool, kIn}, {"numLayers", kInt, kIn},
+    {"bidirection", kBool, kIn}, {"batchFirst", kBool, kIn}, {"dxOut", kTensor, kOut, 0x3, 255}, {"dhPrevOut",
+    kTensor, kOut, 0x3, 255}, {"dparamsOut", kTensorList, kOut, 0x3, 255}};
+constexpr ArgSpec kArgs314[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 8}, {"out", kTensor, kOut, 0x8001fdf, 255}};
+constexpr ArgSpec kArgs315[] = {{"keyCache", kTensor, kIn, 0x800005f, 255}, {"valueCache", kTensor, kIn, 0x800005f,
+    255}, {"blockTables", kTensor, kIn, 0x208, 255}, {"seqLens", kTensor, kIn}, {"keyRef", kTensor, kInOut},
+    {"valueRef", kTensor, kInOut}, {"seqOffsetOptional", kTensor, kIn}, {"cacheMode", kString, kIn},
+    {"isSeqLensCumsum", kBool, kIn}};
+constexpr ArgSpec kArgs316[] = {{"self", kTensor, kIn, 0x11a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn, 0x208,
+    8}, {"batchDims", kInt, kIn}, {"mode", kInt, kIn}, {"out", kTensor, kOut, 0x11a5f, 8}};
+constexpr ArgSpec kArgs317[] = {{"self", kTensor, kIn, 0x25c, 8}, {"other", kTensor, kIn, 0x25c, 8}, {"out", kTensor,
+    kOut, 0x7dc, 8}};
+constexpr ArgSpec kArgs318[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"dim", kInt, kIn}, {"approximate", kInt, kIn},
+    {"activateLeft", kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 8}, {"outGelu", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs319[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"gelu", kTensor, kIn, 0x8000003, 8}, {"dim", kInt, kIn}, {"approximate", kInt, kIn}, {"activateLeft", kBool,
+    kIn}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs320[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8031fdf, 8}};
+constexpr ArgSpec kArgs321[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 8}, {"out",
+    kTensor, kOut, 0x8031fdf, 8}};
+constexpr ArgSpec kArgs322[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs323[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs324[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"approximate", kString, kIn}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs325[] = {{"input", kTensor, kIn, 0x8000003, 8}, {"approximateOptional", kString, kIn}, {"out",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs326[] = {{"self", kTensor, kIn, 0x0, 8}, {"inputScaleOptional", kTensor, kIn},
+    {"inputOffsetOptional", kTensor, kIn}, {"approximate", kString, kIn}, {"quantMode", kString, kIn}, {"roundMode",
+    kString, kIn}, {"dstType", kInt, kIn}, {"y", kTensor, kOut, 0x0, 8}, {"outScaleOptional", kTensor, kOut}};
+constexpr ArgSpec kArgs327[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"approximate", kInt, kIn}, {"y", kTensor, kOut,
+    0x8000003, 8}};
+constexpr ArgSpec kArgs328[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 8}, {"epsilon",
+    kDouble, kIn}, {"yOut", kTensor, kOut, 0x8000003, 8}, {"rstdOut", kTensor, kOut, 0x1, 8}};
+constexpr ArgSpec kArgs329[] = {{"self", kTensor, kIn, 0x8000803, 8}, {"dim", kInt, kIn}, {"out", kTensor, kOut,
+    0x8000803, 8}};
+constexpr ArgSpec kArgs330[] = {{"gradOut", kTensor, kIn, 0x8000803, 255}, {"self", kTensor, kIn, 0x8000803, 255},
+    {"dim", kInt, kIn}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs331[] = {{"input", kTensor, kIn, 0x8000803, 255}, {"grid", kTensor, kIn, 0x8000803, 255},
+    {"interpolationMode", kInt, kIn}, {"paddingMode", kInt, kIn}, {"alignCorners", kBool, kIn}, {"out", kTensor, kOut,
+    0x8000803, 255}};
+constexpr ArgSpec kArgs332[] = {{"gradOutput", kTensor, kIn, 0x8000803, 255}, {"input", kTensor, kIn, 0x8000803, 255},
+    {"grid", kTensor, kIn, 0x8000803, 255}, {"interpolationMode", kInt, kIn}, {"paddingMode", kInt, kIn},
+    {"alignCorners", kBool, kIn}, {"outputMask", kBoolArray, kIn}, {"inputGrad", kTensor, kOut, 0x8000803, 255},
+    {"gridGrad", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs333[] = {{"input", kTensor, kIn, 0x8000803, 255}, {"grid", kTensor, kIn, 0x8000803, 255},
+    {"interpolationMode", kInt, kIn}, {"paddingMode", kInt, kIn}, {"alignCorners", kBool, kIn}, {"out", kTensor, kOut,
+    0x8000803, 255}};
+constexpr ArgSpec kArgs334[] = {{"gradOutput", kTensor, kIn, 0x8000803, 255}, {"input", kTensor, kIn, 0x8000803, 255},
+    {"grid", kTensor, kIn, 0x8000803, 255}, {"interpolationMode", kInt, kIn}, {"paddingMode", kInt, kIn},
+    {"alignCorners", kBool, kIn}, {"outputMask", kBoolArray, kIn}, {"inputGrad", kTensor, kOut, 0x8000803, 255},
+    {"gridGrad", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs335[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 255},
+    {"beta", kTensor, kIn, 0x8000003, 255}, {"N", kInt, kIn}, {"C", kInt, kIn}, {"HxW", kInt, kIn}, {"group", kInt,
+    kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 8}, {"meanOut", kTensor, kOut, 0x8000003, 255},
+    {"rstdOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs336[] = {{"gradOut", kTensor, kIn, 0x8000003, 8}, {"input", kTensor, kIn, 0x8000003, 8},
+    {"mean", kTensor, kIn, 0x8000003, 8}, {"rstd", kTensor, kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 8},
+    {"N", kInt, kIn}, {"C", kInt, kIn}, {"HxW", kInt, kIn}, {"group", kInt, kIn}, {"outputMask", kBoolArray, kIn},
+    {"gradInput", kTensor, kOut, 0x8000003, 8}, {"gradGammaOut", kTensor, kOut, 0x8000003, 8}, {"gradBetaOut",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs337[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 255},
+    {"beta", kTensor, kIn, 0x8000003, 255}, {"group", kInt, kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}, {"meanOut", kTensor, kOut, 0x8000003, 255}, {"rstdOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs338[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 255}, {"beta",
+    kTensor, kIn, 0x8000003, 255}, {"numGroups", kInt, kIn}, {"dataFormatOptional", kString, kIn}, {"eps", kDouble,
+    kIn}, {"activateSwish", kBool, kIn}, {"swishScale", kDouble, kIn}, {"yOut", kTensor, kOut, 0x8000003, 8},
+    {"meanOut", kTensor, kOut, 0x8000003, 255}, {"rstdOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs339[] = {{"dy", kTensor, kIn, 0x8000003, 8}, {"mean", kTensor, kIn, 0x8000003, 255}, {"rstd",
+    kTensor, kIn, 0x8000003, 255}, {"x", kTensor, kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 255},
+    {"beta", kTensor, kIn, 0x8000003, 255}, {"numGroups", kInt, kIn}, {"dataFormatOptional", kString, kIn},
+    {"swishScale", kDouble, kIn}, {"dgammaIsRequire", kBool, kIn}, {"dbetaIsRequire", kBool, kIn}, {"dxOut", kTensor,
+    kOut, 0x8000003, 8}, {"dgammaOut", kTensor, kOut, 0x8000003, 255}, {"dbetaOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs340[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"scale", kTensor, kIn, 0x8000003, 255},
+    {"groupIndex", kTensor, kIn, 0x208, 255}, {"offsetOptional", kTensor, kIn, 0x8000003, 255}, {"dstType", kInt,
+    kIn}, {"y", kTensor, kOut, 0x2000000c, 255}};
 constexpr ArgSpec kArgs341[] = {{"x", kTensor, kIn}, {"groupList", kTensor, kIn}, {"minScale", kDouble, kIn},
     {"roundModeOptional", kString, kIn}, {"dstType", kInt, kIn}, {"rowBlockSize", kInt, kIn}, {"colBlockSize", kInt,
     kIn}, {"groupListType", kInt, kIn}, {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}};
@@ -948,433 +1139,507 @@ constexpr ArgSpec kArgs343[] = {{"x", kTensor, kIn}, {"groupIndex", kTensor, kIn
 constexpr ArgSpec kArgs344[] = {{"x", kTensor, kIn}, {"groupIndex", kTensor, kIn}, {"roundMode", kString, kIn},
     {"dstType", kInt, kIn}, {"blocksize", kInt, kIn}, {"scaleAlg", kInt, kIn}, {"dstTypeMax", kDouble, kIn}, {"y",
     kTensor, kOut}, {"mxscale", kTensor, kOut}};
-constexpr ArgSpec kArgs345[] = {{"gmmX", kTensor, kIn}, {"gmmWeight", kTensor, kIn}, {"sendCountsTensorOptional",
-    kTensor, kIn}, {"recvCountsTensorOptional", kTensor, kIn}, {"mmXOptional", kTensor, kIn}, {"mmWeightOptional",
-    kTensor, kIn}, {"group", kString, kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts", kIntArray, kIn}, {"recvCounts",
-    kIntArray, kIn}, {"transGmmWeight", kBool, kIn}, {"transMmWeight", kBool, kIn}, {"y", kTensor, kOut},
-    {"mmYOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs346[] = {{"gmmX", kTensor, kIn}, {"gmmWeight", kTensor, kIn}, {"sendCountsTensorOptional",
-    kTensor, kIn}, {"recvCountsTensorOptional", kTensor, kIn}, {"mmXOptional", kTensor, kIn}, {"mmWeightOptional",
-    kTensor, kIn}, {"group", kString, kIn}, {"commMode", kString, kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts",
-    kIntArray, kIn}, {"recvCounts", kIntArray, kIn}, {"transGmmWeight", kBool, kIn}, {"transMmWeight", kBool, kIn},
-    {"y", kTensor, kOut}, {"mmYOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs347[] = {{"x", kTensorList, kIn}, {"weight", kTensorList, kIn}, {"biasOptional", kTensorList,
-    kIn}, {"scaleOptional", kTensorList, kIn}, {"offsetOptional", kTensorList, kIn}, {"antiquantScaleOptional",
-    kTensorList, kIn}, {"antiquantOffsetOptional", kTensorList, kIn}, {"groupListOptional", kIntArray, kIn},
-    {"splitItem", kInt, kIn}, {"y", kTensorList, kOut}};
-constexpr ArgSpec kArgs348[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"groupList", kTensor, kIn}, {"yRef",
-    kTensor, kInOut}, {"transposeX", kBool, kIn}, {"transposeWeight", kBool, kIn}, {"groupType", kInt, kIn}};
-constexpr ArgSpec kArgs349[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"groupList", kTensor, kIn}, {"yRef",
-    kTensor, kInOut}, {"transposeX", kBool, kIn}, {"transposeWeight", kBool, kIn}, {"groupType", kInt, kIn},
-    {"groupListType", kInt, kIn}};
-constexpr ArgSpec kArgs350[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"scaleOptional", kTensor, kIn},
-    {"biasOptional", kTensor, kIn}, {"offsetOptional", kTensor, kIn}, {"antiquantScaleOptional", kTensor, kIn},
-    {"antiquantOffsetOptional", kTensor, kIn}, {"pertokenScaleOptional", kTensor, kIn}, {"groupListOptional", kTensor,
-    kIn}, {"sharedInputOptional", kTensor, kIn}, {"logitOptional", kTensor, kIn}, {"rowIndexOptional", kTensor, kIn},
-    {"dtype", kInt, kIn}, {"sharedInputWeight", kDouble, kIn}, {"sharedInputOffset", kInt, kIn}, {"transposeX1",
-    kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupListType", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs351[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"scaleOptional", kTensor, kIn},
-    {"biasOptional", kTensor, kIn}, {"offsetOptional", kTensor, kIn}, {"antiquantScaleOptional", kTensor, kIn},
-    {"antiquantOffsetOptional", kTensor, kIn}, {"pertokenScaleOptional", kTensor, kIn}, {"groupListOptional", kTensor,
-    kIn}, {"sharedInputOptional", kTensor, kIn}, {"logitOptional", kTensor, kIn}, {"rowIndexOptional", kTensor, kIn},
+constexpr ArgSpec kArgs345[] = {{"gmmX", kTensor, kIn, 0x8000002, 255}, {"gmmWeight", kTensor, kIn, 0x8000002, 255},
+    {"sendCountsTensorOptional", kTensor, kIn, 0x208, 255}, {"recvCountsTensorOptional", kTensor, kIn, 0x208, 255},
+    {"mmXOptional", kTensor, kIn, 0x8000002, 255}, {"mmWeightOptional", kTensor, kIn, 0x8000002, 255}, {"group",
+    kString, kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts", kIntArray, kIn}, {"recvCounts", kIntArray, kIn},
+    {"transGmmWeight", kBool, kIn}, {"transMmWeight", kBool, kIn}, {"y", kTensor, kOut, 0x8000002, 255},
+    {"mmYOptional", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs346[] = {{"gmmX", kTensor, kIn, 0x8000002, 255}, {"gmmWeight", kTensor, kIn, 0x8000002, 255},
+    {"sendCountsTensorOptional", kTensor, kIn, 0x208, 255}, {"recvCountsTensorOptional", kTensor, kIn, 0x208, 255},
+    {"mmXOptional", kTensor, kIn, 0x8000002, 255}, {"mmWeightOptional", kTensor, kIn, 0x8000002, 255}, {"group",
+    kString, kIn}, {"commMode", kString, kIn}, {"epWorldSize", kInt, kIn}, {"sendCounts", kIntArray, kIn},
+    {"recvCounts", kIntArray, kIn}, {"transGmmWeight", kBool, kIn}, {"transMmWeight", kBool, kIn}, {"y", kTensor,
+    kOut, 0x8000002, 255}, {"mmYOptional", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs347[] = {{"x", kTensorList, kIn, 0x8000007, 255}, {"weight", kTensorList, kIn, 0x8000007, 255},
+    {"biasOptional", kTensorList, kIn, 0x800000b, 255}, {"scaleOptional", kTensorList, kIn, 0x400, 255},
+    {"offsetOptional", kTensorList, kIn, 0x1, 255}, {"antiquantScaleOptional", kTensorList, kIn, 0x8000002, 255},
+    {"antiquantOffsetOptional", kTensorList, kIn, 0x8000002, 255}, {"groupListOptional", kIntArray, kIn},
+    {"splitItem", kInt, kIn}, {"y", kTensorList, kOut, 0x8000007, 255}};
+constexpr ArgSpec kArgs348[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"weight", kTensor, kIn, 0x8000002, 255},
+    {"groupList", kTensor, kIn, 0x200, 255}, {"yRef", kTensor, kInOut, 0x1, 255}, {"transposeX", kBool, kIn},
+    {"transposeWeight", kBool, kIn}, {"groupType", kInt, kIn}};
+constexpr ArgSpec kArgs349[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"weight", kTensor, kIn, 0x8000002, 255},
+    {"groupList", kTensor, kIn, 0x200, 255}, {"yRef", kTensor, kInOut, 0x1, 255}, {"transposeX", kBool, kIn},
+    {"transposeWeight", kBool, kIn}, {"groupType", kInt, kIn}, {"groupListType", kInt, kIn}};
+constexpr ArgSpec kArgs350[] = {{"x1", kTensor, kIn, 0x4, 255}, {"x2", kTensor, kIn, 0x20000000, 255},
+    {"scaleOptional", kTensor, kIn, 0x200, 255}, {"biasOptional", kTensor, kIn, 0x1, 255}, {"offsetOptional", kTensor,
+    kIn, 0x1, 255}, {"antiquantScaleOptional", kTensor, kIn, 0x1, 255}, {"antiquantOffsetOptional", kTensor, kIn, 0x1,
+    255}, {"pertokenScaleOptional", kTensor, kIn, 0x1, 255}, {"groupListOptional", kTensor, kIn, 0x200, 255},
+    {"sharedInputOptional", kTensor, kIn, 0x8000000, 255}, {"logitOptional", kTensor, kIn, 0x1, 255},
+    {"rowIndexOptional", kTensor, kIn, 0x200, 255}, {"dtype", kInt, kIn}, {"sharedInputWeight", kDouble, kIn},
+    {"sharedInputOffset", kInt, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupListType",
+    kInt, kIn}, {"out", kTensor, kOut, 0x1, 8}};
+constexpr ArgSpec kArgs351[] = {{"x1", kTensor, kIn, 0x4, 255}, {"x2", kTensor, kIn, 0x20000000, 255},
+    {"scaleOptional", kTensor, kIn, 0x200, 255}, {"biasOptional", kTensor, kIn, 0x8000001, 255}, {"offsetOptional",
+    kTensor, kIn, 0x1, 255}, {"antiquantScaleOptional", kTensor, kIn, 0x1, 255}, {"antiquantOffsetOptional", kTensor,
+    kIn, 0x1, 255}, {"pertokenScaleOptional", kTensor, kIn, 0x1, 255}, {"groupListOptional", kTensor, kIn, 0x200,
+    255}, {"sharedInputOptional", kTensor, kIn, 0x8000000, 255}, {"logitOptional", kTensor, kIn, 0x1, 255},
+    {"rowIndexOptional", kTensor, kIn, 0x200, 255}, {"dtype", kInt, kIn}, {"sharedInputWeight", kDouble, kIn},
+    {"sharedInputOffset", kInt, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupListType",
+    kInt, kIn}, {"tuningConfigOptional", kIntArray, kIn}, {"out", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs352[] = {{"x1", kTensor, kIn, 0x4, 255}, {"x2", kTensor, kIn, 0x4, 255}, {"scale", kTensor,
+    kIn, 0x200, 255}, {"bias", kTensor, kIn, 0x1, 255}, {"pertokenScaleOptional", kTensor, kIn, 0x1, 255},
+    {"groupList", kTensor, kIn, 0x200, 255}, {"sharedInput", kTensor, kIn, 0x8000000, 255}, {"logit", kTensor, kIn,
+    0x1, 255}, {"rowIndex", kTensor, kIn, 0x208, 255}, {"dtype", kInt, kIn}, {"sharedInputWeight", kDouble, kIn},
+    {"sharedInputOffset", kInt, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupListType",
+    kInt, kIn}, {"out", kTensor, kOut, 0x1, 8}};
+constexpr ArgSpec kArgs353[] = {{"x1", kTensor, kIn, 0x4, 255}, {"x2", kTensor, kIn, 0x2000000c, 255}, {"scale",
+    kTensor, kIn, 0x8000201, 255}, {"bias", kTensor, kIn, 0x8000001, 255}, {"offsetOptional", kTensor, kIn, 0x1, 255},
+    {"antiquantScaleOptional", kTensor, kIn, 0x1, 255}, {"antiquantOffsetOptional", kTensor, kIn, 0x1, 255},
+    {"pertokenScaleOptional", kTensor, kIn, 0x1, 255}, {"groupList", kTensor, kIn, 0x200, 255}, {"sharedInput",
+    kTensor, kIn, 0x8000000, 255}, {"logit", kTensor, kIn, 0x1, 255}, {"rowIndex", kTensor, kIn, 0x208, 255},
     {"dtype", kInt, kIn}, {"sharedInputWeight", kDouble, kIn}, {"sharedInputOffset", kInt, kIn}, {"transposeX1",
     kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupListType", kInt, kIn}, {"tuningConfigOptional", kIntArray, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs352[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"scale", kTensor, kIn}, {"bias", kTensor,
-    kIn}, {"pertokenScaleOptional", kTensor, kIn}, {"groupList", kTensor, kIn}, {"sharedInput", kTensor, kIn},
-    {"logit", kTensor, kIn}, {"rowIndex", kTensor, kIn}, {"dtype", kInt, kIn}, {"sharedInputWeight", kDouble, kIn},
-    {"sharedInputOffset", kInt, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupListType",
-    kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs353[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"scale", kTensor, kIn}, {"bias", kTensor,
-    kIn}, {"offsetOptional", kTensor, kIn}, {"antiquantScaleOptional", kTensor, kIn}, {"antiquantOffsetOptional",
-    kTensor, kIn}, {"pertokenScaleOptional", kTensor, kIn}, {"groupList", kTensor, kIn}, {"sharedInput", kTensor,
-    kIn}, {"logit", kTensor, kIn}, {"rowIndex", kTensor, kIn}, {"dtype", kInt, kIn}, {"sharedInputWeight", kDouble,
-    kIn}, {"sharedInputOffset", kInt, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn},
-    {"groupListType", kInt, kIn}, {"tuningConfigOptional", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs354[] = {{"x", kTensor, kIn}, {"weight", kTensorList, kIn}, {"weightScale", kTensorList, kIn},
-    {"weightAssistMatrix", kTensorList, kIn}, {"bias", kTensor, kIn}, {"xScale", kTensor, kIn}, {"smoothScale",
-    kTensor, kIn}, {"groupList", kTensor, kIn}, {"dequantMode", kInt, kIn}, {"dequantDtype", kInt, kIn}, {"quantMode",
-    kInt, kIn}, {"groupListType", kInt, kIn}, {"tuningConfigOptional", kIntArray, kIn}, {"output", kTensor, kOut},
-    {"outputScale", kTensor, kOut}};
-constexpr ArgSpec kArgs355[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"bias", kTensor, kIn}, {"offset",
-    kTensor, kIn}, {"weightScale", kTensor, kIn}, {"xScale", kTensor, kIn}, {"groupList", kTensor, kIn}, {"output",
-    kTensor, kOut}, {"outputScale", kTensor, kOut}, {"outputOffset", kTensor, kOut}};
-constexpr ArgSpec kArgs356[] = {{"x", kTensor, kIn}, {"weight", kTensorList, kIn}, {"weightScale", kTensorList, kIn},
-    {"weightAssistMatrix", kTensorList, kIn}, {"bias", kTensor, kIn}, {"xScale", kTensor, kIn}, {"smoothScale",
-    kTensor, kIn}, {"groupList", kTensor, kIn}, {"dequantMode", kInt, kIn}, {"dequantDtype", kInt, kIn}, {"quantMode",
-    kInt, kIn}, {"groupListType", kInt, kIn}, {"tuningConfigOptional", kIntArray, kIn}, {"output", kTensor, kOut},
-    {"outputScale", kTensor, kOut}};
-constexpr ArgSpec kArgs357[] = {{"x", kTensorList, kIn}, {"weight", kTensorList, kIn}, {"biasOptional", kTensorList,
-    kIn}, {"scaleOptional", kTensorList, kIn}, {"offsetOptional", kTensorList, kIn}, {"antiquantScaleOptional",
-    kTensorList, kIn}, {"antiquantOffsetOptional", kTensorList, kIn}, {"perTokenScaleOptional", kTensorList, kIn},
-    {"groupListOptional", kTensor, kIn}, {"activationInputOptional", kTensorList, kIn},
+    {"out", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs354[] = {{"x", kTensor, kIn, 0x4, 255}, {"weight", kTensorList, kIn, 0x2000000c, 255},
+    {"weightScale", kTensorList, kIn, 0x8000403, 255}, {"weightAssistMatrix", kTensorList, kIn, 0x1, 255}, {"bias",
+    kTensor, kIn}, {"xScale", kTensor, kIn, 0x1, 255}, {"smoothScale", kTensor, kIn, 0x1, 255}, {"groupList", kTensor,
+    kIn, 0x200, 255}, {"dequantMode", kInt, kIn}, {"dequantDtype", kInt, kIn}, {"quantMode", kInt, kIn},
+    {"groupListType", kInt, kIn}, {"tuningConfigOptional", kIntArray, kIn}, {"output", kTensor, kOut, 0x4, 255},
+    {"outputScale", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs355[] = {{"x", kTensor, kIn, 0x4, 255}, {"weight", kTensor, kIn, 0x2000000c, 255}, {"bias",
+    kTensor, kIn, 0x1, 255}, {"offset", kTensor, kIn}, {"weightScale", kTensor, kIn, 0x8000003, 255}, {"xScale",
+    kTensor, kIn, 0x1, 255}, {"groupList", kTensor, kIn, 0x200, 255}, {"output", kTensor, kOut, 0x4, 255},
+    {"outputScale", kTensor, kOut, 0x1, 255}, {"outputOffset", kTensor, kOut}};
+constexpr ArgSpec kArgs356[] = {{"x", kTensor, kIn, 0x2000000c, 255}, {"weight", kTensorList, kIn, 0x2000000c, 255},
+    {"weightScale", kTensorList, kIn, 0x8000403, 255}, {"weightAssistMatrix", kTensorList, kIn, 0x1, 255}, {"bias",
+    kTensor, kIn}, {"xScale", kTensor, kIn, 0x1, 255}, {"smoothScale", kTensor, kIn, 0x1, 255}, {"groupList", kTensor,
+    kIn, 0x200, 255}, {"dequantMode", kInt, kIn}, {"dequantDtype", kInt, kIn}, {"quantMode", kInt, kIn},
+    {"groupListType", kInt, kIn}, {"tuningConfigOptional", kIntArray, kIn}, {"output", kTensor, kOut, 0x4, 255},
+    {"outputScale", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs357[] = {{"x", kTensorList, kIn, 0x28000007, 255}, {"weight", kTensorList, kIn, 0x28000007,
+    255}, {"biasOptional", kTensorList, kIn, 0x800000f, 255}, {"scaleOptional", kTensorList, kIn, 0x8000601, 255},
+    {"offsetOptional", kTensorList, kIn, 0x1, 255}, {"antiquantScaleOptional", kTensorList, kIn, 0x8000002, 255},
+    {"antiquantOffsetOptional", kTensorList, kIn, 0x8000002, 255}, {"perTokenScaleOptional", kTensorList, kIn, 0x1,
+    255}, {"groupListOptional", kTensor, kIn, 0x200, 255}, {"activationInputOptional", kTensorList, kIn},
     {"activationQuantScaleOptional", kTensorList, kIn}, {"activationQuantOffsetOptional", kTensorList, kIn},
     {"splitItem", kInt, kIn}, {"groupType", kInt, kIn}, {"groupListType", kInt, kIn}, {"actType", kInt, kIn}, {"out",
-    kTensorList, kOut}, {"activationFeatureOutOptional", kTensorList, kOut}, {"dynQuantScaleOutOptional", kTensorList,
-    kOut}};
-constexpr ArgSpec kArgs358[] = {{"x", kTensorList, kIn}, {"weight", kTensorList, kIn}, {"biasOptional", kTensorList,
-    kIn}, {"scaleOptional", kTensorList, kIn}, {"offsetOptional", kTensorList, kIn}, {"antiquantScaleOptional",
-    kTensorList, kIn}, {"antiquantOffsetOptional", kTensorList, kIn}, {"perTokenScaleOptional", kTensorList, kIn},
-    {"groupListOptional", kTensor, kIn}, {"activationInputOptional", kTensorList, kIn},
+    kTensorList, kOut, 0x800000f, 255}, {"activationFeatureOutOptional", kTensorList, kOut},
+    {"dynQuantScaleOutOptional", kTensorList, kOut}};
+constexpr ArgSpec kArgs358[] = {{"x", kTensorList, kIn, 0x28000047, 255}, {"weight", kTensorList, kIn, 0x28000047,
+    255}, {"biasOptional", kTensorList, kIn, 0xb, 255}, {"scaleOptional", kTensorList, kIn, 0x8000401, 255},
+    {"offsetOptional", kTensorList, kIn, 0x1, 255}, {"antiquantScaleOptional", kTensorList, kIn, 0x8000002, 255},
+    {"antiquantOffsetOptional", kTensorList, kIn, 0x8000002, 255}, {"perTokenScaleOptional", kTensorList, kIn, 0x1,
+    255}, {"groupListOptional", kTensor, kIn, 0x200, 255}, {"activationInputOptional", kTensorList, kIn},
     {"activationQuantScaleOptional", kTensorList, kIn}, {"activationQuantOffsetOptional", kTensorList, kIn},
     {"splitItem", kInt, kIn}, {"groupType", kInt, kIn}, {"groupListType", kInt, kIn}, {"actType", kInt, kIn},
-    {"tuningConfigOptional", kIntArray, kIn}, {"out", kTensorList, kOut}, {"activationFeatureOutOptional",
-    kTensorList, kOut}, {"dynQuantScaleOutOptional", kTensorList, kOut}};
-constexpr ArgSpec kArgs359[] = {{"x", kTensorList, kIn}, {"weight", kTensorList, kIn}, {"biasOptional", kTensorList,
-    kIn}, {"scaleOptional", kTensorList, kIn}, {"offsetOptional", kTensorList, kIn}, {"antiquantScaleOptional",
-    kTensorList, kIn}, {"antiquantOffsetOptional", kTensorList, kIn}, {"perTokenScaleOptional", kTensorList, kIn},
-    {"groupListOptional", kTensor, kIn}, {"activationInputOptional", kTensorList, kIn},
-    {"activationQuantScaleOptional", kTensorList, kIn}, {"activationQuantOffsetOptional", kTensorList, kIn},
-    {"splitItem", kInt, kIn}, {"groupType", kInt, kIn}, {"groupListType", kInt, kIn}, {"actType", kInt, kIn},
-    {"tuningConfigOptional", kIntArray, kIn}, {"quantGroupSize", kInt, kIn}, {"out", kTensorList, kOut},
+    {"tuningConfigOptional", kIntArray, kIn}, {"out", kTensorList, kOut, 0x800000f, 255},
     {"activationFeatureOutOptional", kTensorList, kOut}, {"dynQuantScaleOutOptional", kTensorList, kOut}};
+constexpr ArgSpec kArgs359[] = {{"x", kTensorList, kIn, 0x2800000e, 255}, {"weight", kTensorList, kIn, 0x2800000f,
+    255}, {"biasOptional", kTensorList, kIn, 0x800000b, 255}, {"scaleOptional", kTensorList, kIn, 0x8000601, 255},
+    {"offsetOptional", kTensorList, kIn, 0x1, 255}, {"antiquantScaleOptional", kTensorList, kIn, 0x8000002, 255},
+    {"antiquantOffsetOptional", kTensorList, kIn, 0x8000002, 255}, {"perTokenScaleOptional", kTensorList, kIn, 0x1,
+    255}, {"groupListOptional", kTensor, kIn, 0x200, 255}, {"activationInputOptional", kTensorList, kIn},
+    {"activationQuantScaleOptional", kTensorList, kIn}, {"activationQuantOffsetOptional", kTensorList, kIn},
+    {"splitItem", kInt, kIn}, {"groupType", kInt, kIn}, {"groupListType", kInt, kIn}, {"actType", kInt, kIn},
+    {"tuningConfigOptional", kIntArray, kIn}, {"quantGroupSize", kInt, kIn}, {"out", kTensorList, kOut, 0x800000b,
+    255}, {"activationFeatureOutOptional", kTensorList, kOut}, {"dynQuantScaleOutOptional", kTensorList, kOut}};
 constexpr ArgSpec kArgs360[] = {{"x", kTensor, kIn}, {"scale", kTensor, kIn}, {"groupList", kTensor, kIn},
     {"roundMode", kString, kIn}, {"dstType", kInt, kIn}, {"y", kTensor, kOut}, {"amax", kTensor, kOut}};
-constexpr ArgSpec kArgs361[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs362[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs363[] = {{"mantissa", kTensor, kIn}, {"fixed", kTensor, kIn}, {"var", kTensor, kIn}, {"pdf",
-    kTensor, kIn}, {"reshuff", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs364[] = {{"inputTensor", kTensor, kIn}, {"pdfRef", kTensor, kInOut}, {"statistic", kBool, kIn},
-    {"reshuff", kBool, kIn}, {"mantissaOut", kTensor, kOut}, {"fixedOut", kTensor, kOut}, {"varOut", kTensor, kOut}};
-constexpr ArgSpec kArgs365[] = {{"self", kTensor, kIn}, {"lambd", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs366[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"lambd", kScalar, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs367[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs368[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs369[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs370[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs371[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs372[] = {{"self", kTensor, kIn}, {"clipValueMin", kScalar, kIn}, {"clipValueMax", kScalar,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs373[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"min", kScalar, kIn}, {"max",
-    kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs374[] = {{"self", kTensor, kIn}, {"bins", kInt, kIn}, {"min", kScalar, kIn}, {"max", kScalar,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs375[] = {{"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"dilation", kIntArray, kIn},
-    {"padding", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs376[] = {{"gradOutput", kTensor, kIn}, {"inputSize", kIntArray, kIn}, {"kernelSize", kIntArray,
-    kIn}, {"dilation", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs377[] = {{"query", kTensor, kIn}, {"key", kTensorList, kIn}, {"value", kTensorList, kIn},
-    {"pseShift", kTensor, kIn}, {"attenMask", kTensor, kIn}, {"actualSeqLengths", kIntArray, kIn}, {"dequantScale1",
-    kTensor, kIn}, {"quantScale1", kTensor, kIn}, {"dequantScale2", kTensor, kIn}, {"quantScale2", kTensor, kIn},
-    {"quantOffset2", kTensor, kIn}, {"antiquantScale", kTensor, kIn}, {"antiquantOffset", kTensor, kIn},
-    {"blocktable", kTensor, kIn}, {"kvPaddingSize", kTensor, kIn}, {"numHeads", kInt, kIn}, {"scaleValue", kDouble,
-    kIn}, {"inputLayout", kString, kIn}, {"numKeyValueHeads", kInt, kIn}, {"blockSize", kInt, kIn}, {"innerPrecise",
-    kInt, kIn}, {"attentionOut", kTensor, kOut}};
-constexpr ArgSpec kArgs378[] = {{"self", kTensor, kIn}, {"indices", kTensorList, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs379[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"source",
-    kTensor, kIn}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs380[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"source",
-    kTensor, kIn}, {"alpha", kScalar, kIn}, {"mode", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs381[] = {{"selfRef", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"source",
-    kTensor, kIn}, {"outRef", kTensor, kOut}};
-constexpr ArgSpec kArgs382[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"value",
-    kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs383[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kIntArray, kIn}, {"value",
-    kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs384[] = {{"selfRef", kTensor, kInOut}, {"indices", kTensorList, kIn}, {"values", kTensor, kIn},
-    {"accumulate", kBool, kIn}, {"unsafe", kBool, kIn}};
-constexpr ArgSpec kArgs385[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs386[] = {{"inputRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs387[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs388[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}};
-constexpr ArgSpec kArgs389[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}};
-constexpr ArgSpec kArgs390[] = {{"x1Ref", kTensor, kInOut}, {"x2Ref", kTensor, kInOut}, {"gamma", kTensor, kIn},
-    {"epsilon", kDouble, kIn}, {"rstdOut", kTensor, kOut}};
-constexpr ArgSpec kArgs391[] = {{"selfRef", kTensor, kInOut}, {"tensor1", kTensor, kIn}, {"tensor2", kTensor, kIn},
-    {"value", kScalar, kIn}};
-constexpr ArgSpec kArgs392[] = {{"selfRef", kTensor, kInOut}, {"tensor1", kTensor, kIn}, {"tensor2", kTensor, kIn},
-    {"value", kScalar, kIn}};
-constexpr ArgSpec kArgs393[] = {{"selfRef", kTensor, kInOut}, {"mat1", kTensor, kIn}, {"mat2", kTensor, kIn}, {"beta",
-    kScalar, kIn}, {"alpha", kScalar, kIn}, {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs394[] = {{"selfRef", kTensor, kInOut}, {"vec1", kTensor, kIn}, {"vec2", kTensor, kIn},
-    {"betaOptional", kScalar, kIn}, {"alphaOptional", kScalar, kIn}};
-constexpr ArgSpec kArgs395[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}, {"alpha", kScalar, kIn}};
-constexpr ArgSpec kArgs396[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs397[] = {{"inputRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs398[] = {{"inputRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs399[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs400[] = {{"inputRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs401[] = {{"scheduleContextRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs402[] = {{"selfRef", kTensor, kOut}, {"prob", kScalar, kIn}, {"seed", kInt, kIn}, {"offset",
+constexpr ArgSpec kArgs361[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8031fdf, 8}};
+constexpr ArgSpec kArgs362[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 8}, {"out",
+    kTensor, kOut, 0x8031fdf, 8}};
+constexpr ArgSpec kArgs363[] = {{"mantissa", kTensor, kIn, 0x8, 255}, {"fixed", kTensor, kIn, 0x8000003, 255}, {"var",
+    kTensor, kIn, 0x8000003, 255}, {"pdf", kTensor, kIn, 0x8, 255}, {"reshuff", kBool, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs364[] = {{"inputTensor", kTensor, kIn, 0x8000003, 255}, {"pdfRef", kTensor, kInOut, 0x8, 255},
+    {"statistic", kBool, kIn}, {"reshuff", kBool, kIn}, {"mantissaOut", kTensor, kOut, 0x8000003, 255}, {"fixedOut",
+    kTensor, kOut, 0x8000003, 255}, {"varOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs365[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"lambd", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000003, 8}};
+constexpr ArgSpec kArgs366[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"lambd", kScalar, kIn}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs367[] = {{"self", kTensor, kIn, 0x800000b, 8}, {"out", kTensor, kOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs368[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs369[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs370[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs371[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs372[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"clipValueMin", kScalar, kIn}, {"clipValueMax",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x8000a5f, 255}};
+constexpr ArgSpec kArgs373[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"min", kScalar, kIn}, {"max", kScalar, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs374[] = {{"self", kTensor, kIn, 0x25f, 8}, {"bins", kInt, kIn}, {"min", kScalar, kIn}, {"max",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x25f, 255}};
+constexpr ArgSpec kArgs375[] = {{"self", kTensor, kIn, 0x208011fdf, 255}, {"kernelSize", kIntArray, kIn}, {"dilation",
+    kIntArray, kIn}, {"padding", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"out", kTensor, kOut, 0x208011fdf, 255}};
+constexpr ArgSpec kArgs376[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"inputSize", kIntArray, kIn},
+    {"kernelSize", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"stride", kIntArray,
+    kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs377[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensorList, kIn, 0x8000006, 255},
+    {"value", kTensorList, kIn, 0x8000006, 255}, {"pseShift", kTensor, kIn, 0x8000002, 255}, {"attenMask", kTensor,
+    kIn, 0x1014, 255}, {"actualSeqLengths", kIntArray, kIn}, {"dequantScale1", kTensor, kIn, 0x401, 255},
+    {"quantScale1", kTensor, kIn, 0x8000001, 255}, {"dequantScale2", kTensor, kIn, 0x401, 255}, {"quantScale2",
+    kTensor, kIn, 0x8000001, 255}, {"quantOffset2", kTensor, kIn, 0x8000001, 255}, {"antiquantScale", kTensor, kIn,
+    0x8000003, 255}, {"antiquantOffset", kTensor, kIn, 0x8000003, 255}, {"blocktable", kTensor, kIn, 0x8, 255},
+    {"kvPaddingSize", kTensor, kIn, 0x200, 255}, {"numHeads", kInt, kIn}, {"scaleValue", kDouble, kIn},
+    {"inputLayout", kString, kIn}, {"numKeyValueHeads", kInt, kIn}, {"blockSize", kInt, kIn}, {"innerPrecise", kInt,
+    kIn}, {"attentionOut", kTensor, kOut, 0x8000006, 255}};
+constexpr ArgSpec kArgs378[] = {{"self", kTensor, kIn, 0x8011a5f, 8}, {"indices", kTensorList, kIn, 0x1208, 8},
+    {"out", kTensor, kOut, 0x8011a5f, 8}};
+constexpr ArgSpec kArgs379[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 255}, {"source", kTensor, kIn, 0x8001a5f, 255}, {"alpha", kScalar, kIn}, {"out", kTensor, kOut, 0x8001a5f,
+    255}};
+constexpr ArgSpec kArgs380[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 255}, {"source", kTensor, kIn, 0x8001a5f, 255}, {"alpha", kScalar, kIn}, {"mode", kInt, kIn}, {"out",
+    kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs381[] = {{"selfRef", kTensor, kIn, 0x8031a5f, 255}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 255}, {"source", kTensor, kIn, 0x8031a5f, 255}, {"outRef", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs382[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 255}, {"value", kScalar, kIn}, {"out", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs383[] = {{"self", kTensor, kIn, 0x800120b, 8}, {"dim", kInt, kIn}, {"index", kIntArray, kIn},
+    {"value", kScalar, kIn}, {"out", kTensor, kOut, 0x800120b, 255}};
+constexpr ArgSpec kArgs384[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 8}, {"indices", kTensorList, kIn, 0x1208, 8},
+    {"values", kTensor, kIn, 0x8001a5f, 255}, {"accumulate", kBool, kIn}, {"unsafe", kBool, kIn}};
+constexpr ArgSpec kArgs385[] = {{"self", kTensor, kIn, 0x8031fdf, 255}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 255}, {"out", kTensor, kOut, 0x8031fdf, 255}};
+constexpr ArgSpec kArgs386[] = {{"inputRef", kTensor, kInOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs387[] = {{"selfRef", kTensor, kInOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs388[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8},
+    {"alpha", kScalar, kIn}};
+constexpr ArgSpec kArgs389[] = {{"selfRef", kTensor, kInOut, 0x800025f, 8}, {"other", kTensor, kIn, 0x800025f, 8},
+    {"alpha", kScalar, kIn}};
+constexpr ArgSpec kArgs390[] = {{"x1Ref", kTensor, kInOut, 0x8000003, 8}, {"x2Ref", kTensor, kInOut, 0x8000003, 8},
+    {"gamma", kTensor, kIn, 0x8000003, 8}, {"epsilon", kDouble, kIn}, {"rstdOut", kTensor, kOut, 0x1, 8}};
+constexpr ArgSpec kArgs391[] = {{"selfRef", kTensor, kInOut, 0x8000a03, 255}, {"tensor1", kTensor, kIn, 0x8000a03,
+    255}, {"tensor2", kTensor, kIn, 0x8000a03, 255}, {"value", kScalar, kIn}};
+constexpr ArgSpec kArgs392[] = {{"selfRef", kTensor, kInOut, 0x8000a1f, 8}, {"tensor1", kTensor, kIn, 0x8000a1f, 8},
+    {"tensor2", kTensor, kIn, 0x8000a1f, 8}, {"value", kScalar, kIn}};
+constexpr ArgSpec kArgs393[] = {{"selfRef", kTensor, kInOut, 0x8000003, 255}, {"mat1", kTensor, kIn, 0x8000003, 255},
+    {"mat2", kTensor, kIn, 0x8000003, 255}, {"beta", kScalar, kIn}, {"alpha", kScalar, kIn}, {"cubeMathType", kInt,
+    kIn}};
+constexpr ArgSpec kArgs394[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 255}, {"vec1", kTensor, kIn, 0x8001a5f, 255},
+    {"vec2", kTensor, kIn, 0x8001a5f, 255}, {"betaOptional", kScalar, kIn}, {"alphaOptional", kScalar, kIn}};
+constexpr ArgSpec kArgs395[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 8}, {"other", kScalar, kIn}, {"alpha",
+    kScalar, kIn}};
+constexpr ArgSpec kArgs396[] = {{"selfRef", kTensor, kInOut, 0x803, 8}};
+constexpr ArgSpec kArgs397[] = {{"inputRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs398[] = {{"inputRef", kTensor, kInOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs399[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 8}, {"other", kTensor, kIn, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs400[] = {{"inputRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs401[] = {{"scheduleContextRef", kTensor, kInOut, 0x4, 255}};
+constexpr ArgSpec kArgs402[] = {{"selfRef", kTensor, kOut, 0x8001a5f, 8}, {"prob", kScalar, kIn}, {"seed", kInt, kIn},
+    {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs403[] = {{"selfRef", kTensor, kOut, 0x1a5f, 8}, {"prob", kTensor, kIn, 0x803, 8}, {"seed",
+    kInt, kIn}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs404[] = {{"selfRef", kTensor, kInOut, 0x12dc, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs405[] = {{"selfRef", kTensor, kInOut, 0x12dc, 8}, {"other", kTensor, kIn, 0x12dc, 8}};
+constexpr ArgSpec kArgs406[] = {{"selfRef", kTensor, kInOut, 0x17dc, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs407[] = {{"selfRef", kTensor, kInOut, 0x17dc, 255}, {"other", kTensor, kIn, 0x17dc, 255}};
+constexpr ArgSpec kArgs408[] = {{"selfRef", kTensor, kInOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs409[] = {{"selfRef", kTensor, kInOut, 0x8000003, 8}, {"alpha", kScalar, kIn}};
+constexpr ArgSpec kArgs410[] = {{"selfRef", kTensor, kInOut, 0x8000a5f, 8}, {"clipValueMax", kScalar, kIn}};
+constexpr ArgSpec kArgs411[] = {{"selfRef", kTensor, kInOut, 0x8000a5f, 8}, {"max", kTensor, kIn, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs412[] = {{"selfRef", kTensor, kInOut, 0x8000a5f, 8}, {"clipValueMin", kTensor, kIn, 0x8001a5f,
+    8}};
+constexpr ArgSpec kArgs413[] = {{"selfRef", kTensor, kOut, 0x8031fdf, 8}, {"src", kTensor, kIn, 0x8031fdf, 8}};
+constexpr ArgSpec kArgs414[] = {{"inputRef", kTensor, kInOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs415[] = {{"selfRef", kTensor, kInOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs416[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 255}, {"other", kTensor, kIn, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs417[] = {{"selfRef", kTensor, kInOut, 0x31a5f, 8}, {"other", kTensor, kIn, 0x1a5f, 8}, {"mode",
     kInt, kIn}};
-constexpr ArgSpec kArgs403[] = {{"selfRef", kTensor, kOut}, {"prob", kTensor, kIn}, {"seed", kInt, kIn}, {"offset",
-    kInt, kIn}};
-constexpr ArgSpec kArgs404[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs405[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs406[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs407[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs408[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs409[] = {{"selfRef", kTensor, kInOut}, {"alpha", kScalar, kIn}};
-constexpr ArgSpec kArgs410[] = {{"selfRef", kTensor, kInOut}, {"clipValueMax", kScalar, kIn}};
-constexpr ArgSpec kArgs411[] = {{"selfRef", kTensor, kInOut}, {"max", kTensor, kIn}};
-constexpr ArgSpec kArgs412[] = {{"selfRef", kTensor, kInOut}, {"clipValueMin", kTensor, kIn}};
-constexpr ArgSpec kArgs413[] = {{"selfRef", kTensor, kOut}, {"src", kTensor, kIn}};
-constexpr ArgSpec kArgs414[] = {{"inputRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs415[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs416[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs417[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}, {"mode", kInt, kIn}};
-constexpr ArgSpec kArgs418[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}, {"mode", kInt, kIn}};
-constexpr ArgSpec kArgs419[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs420[] = {{"selfRef", kTensor, kInOut}, {"alpha", kScalar, kIn}, {"scale", kScalar, kIn},
-    {"inputScale", kScalar, kIn}};
-constexpr ArgSpec kArgs421[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs422[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs423[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs424[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs425[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs426[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs427[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs428[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs429[] = {{"scheduleContextRef", kTensor, kInOut}, {"syncGroupSize", kInt, kIn}, {"executeMode",
-    kInt, kIn}};
-constexpr ArgSpec kArgs430[] = {{"selfRef", kTensor, kInOut}, {"fillValue", kScalar, kIn}, {"wrap", kBool, kIn}};
-constexpr ArgSpec kArgs431[] = {{"selfRef", kTensor, kOut}, {"value", kScalar, kIn}};
-constexpr ArgSpec kArgs432[] = {{"selfRef", kTensor, kOut}, {"value", kTensor, kIn}};
-constexpr ArgSpec kArgs433[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs434[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs435[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs436[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs437[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs438[] = {{"inputRef", kTensor, kInOut}};
+constexpr ArgSpec kArgs418[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"other", kScalar, kIn}, {"mode", kInt,
+    kIn}};
+constexpr ArgSpec kArgs419[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 255}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs420[] = {{"selfRef", kTensor, kInOut, 0x8000803, 8}, {"alpha", kScalar, kIn}, {"scale",
+    kScalar, kIn}, {"inputScale", kScalar, kIn}};
+constexpr ArgSpec kArgs421[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs422[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 255}, {"other", kTensor, kIn, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs423[] = {{"selfRef", kTensor, kInOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs424[] = {{"selfRef", kTensor, kInOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs425[] = {{"selfRef", kTensor, kInOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs426[] = {{"selfRef", kTensor, kInOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs427[] = {{"selfRef", kTensor, kInOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs428[] = {{"selfRef", kTensor, kInOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs429[] = {{"scheduleContextRef", kTensor, kInOut, 0x4, 255}, {"syncGroupSize", kInt, kIn},
+    {"executeMode", kInt, kIn}};
+constexpr ArgSpec kArgs430[] = {{"selfRef", kTensor, kInOut, 0x8011a5f, 255}, {"fillValue", kScalar, kIn}, {"wrap",
+    kBool, kIn}};
+constexpr ArgSpec kArgs431[] = {{"selfRef", kTensor, kOut, 0x8031fdf, 255}, {"value", kScalar, kIn}};
+constexpr ArgSpec kArgs432[] = {{"selfRef", kTensor, kOut, 0x80017df, 255}, {"value", kTensor, kIn, 0x80017df, 255}};
+constexpr ArgSpec kArgs433[] = {{"selfRef", kTensor, kInOut, 0x8000fdf, 8}};
+constexpr ArgSpec kArgs434[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 8}, {"other", kTensor, kIn, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs435[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs436[] = {{"selfRef", kTensor, kInOut, 0x8000a1f, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs437[] = {{"selfRef", kTensor, kInOut, 0x8000a1f, 8}, {"other", kTensor, kIn, 0x8000a1f, 8}};
+constexpr ArgSpec kArgs438[] = {{"inputRef", kTensor, kInOut, 0x800025f, 8}};
 constexpr ArgSpec kArgs439[] = {{"x", kTensor, kInOut}, {"weight", kTensor, kIn}, {"convStates", kTensor, kInOut},
     {"queryStartLoc", kTensor, kIn}, {"cacheIndices", kTensor, kIn}, {"initialStateMode", kTensor, kIn}, {"bias",
     kTensor, kIn}, {"numAcceptedTokens", kTensor, kIn}, {"numComputedTokens", kTensor, kIn},
     {"blockIdxFirstScheduledToken", kTensor, kIn}, {"blockIdxLastScheduledToken", kTensor, kIn}, {"initialStateIdx",
     kTensor, kIn}, {"activationMode", kInt, kIn}, {"padSlotId", kInt, kIn}, {"runMode", kInt, kIn}, {"maxQueryLen",
     kInt, kIn}, {"residualConnection", kInt, kIn}, {"blockSize", kInt, kIn}, {"convMode", kInt, kIn}};
-constexpr ArgSpec kArgs440[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs441[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs442[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs443[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs444[] = {{"self", kTensor, kInOut}};
-constexpr ArgSpec kArgs445[] = {{"self", kTensor, kInOut}};
+constexpr ArgSpec kArgs440[] = {{"selfRef", kTensor, kInOut, 0x8001fdf, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs441[] = {{"selfRef", kTensor, kInOut, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 8}};
+constexpr ArgSpec kArgs442[] = {{"selfRef", kTensor, kInOut, 0x8001fdf, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs443[] = {{"selfRef", kTensor, kInOut, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 8}};
+constexpr ArgSpec kArgs444[] = {{"self", kTensor, kInOut, 0x800000b, 8}};
+constexpr ArgSpec kArgs445[] = {{"self", kTensor, kInOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs446[] = {{"selfRef", kTensor, kInOut}, {"clipValueMin", kScalar, kIn}, {"clipValueMax",
     kScalar, kIn}};
-constexpr ArgSpec kArgs447[] = {{"selfRef", kTensor, kInOut}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"source",
-    kTensor, kIn}};
-constexpr ArgSpec kArgs448[] = {{"selfRef", kTensor, kInOut}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"value",
-    kScalar, kIn}};
-constexpr ArgSpec kArgs449[] = {{"selfRef", kTensor, kInOut}, {"dim", kInt, kIn}, {"index", kIntArray, kIn}, {"value",
-    kScalar, kIn}};
-constexpr ArgSpec kArgs450[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs451[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs452[] = {{"selfRef", kTensor, kInOut}, {"negativeSlope", kScalar, kIn}};
-constexpr ArgSpec kArgs453[] = {{"selfRef", kTensor, kInOut}, {"end", kTensor, kIn}, {"weight", kTensor, kIn}};
-constexpr ArgSpec kArgs454[] = {{"selfRef", kTensor, kInOut}, {"end", kTensor, kIn}, {"weight", kScalar, kIn}};
-constexpr ArgSpec kArgs455[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs456[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs457[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs458[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs459[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs460[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs461[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs462[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs463[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs464[] = {{"selfRef", kTensor, kInOut}, {"mask", kTensor, kIn}, {"value", kScalar, kIn}};
-constexpr ArgSpec kArgs465[] = {{"selfRef", kTensor, kInOut}, {"mask", kTensor, kIn}, {"value", kTensor, kIn}};
-constexpr ArgSpec kArgs466[] = {{"selfRef", kTensor, kInOut}, {"mask", kTensor, kIn}, {"source", kTensor, kIn}};
-constexpr ArgSpec kArgs467[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs468[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs469[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs470[] = {{"selfRef", kTensor, kInOut}, {"nan", kDouble, kIn}, {"posinf", kDouble, kIn},
-    {"neginf", kDouble, kIn}};
-constexpr ArgSpec kArgs471[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs447[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 255}, {"dim", kInt, kIn}, {"index", kTensor,
+    kIn, 0x208, 255}, {"source", kTensor, kIn, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs448[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor,
+    kIn, 0x208, 255}, {"value", kScalar, kIn}};
+constexpr ArgSpec kArgs449[] = {{"selfRef", kTensor, kInOut, 0x800120b, 8}, {"dim", kInt, kIn}, {"index", kIntArray,
+    kIn}, {"value", kScalar, kIn}};
+constexpr ArgSpec kArgs450[] = {{"selfRef", kTensor, kInOut, 0x8001adf, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs451[] = {{"selfRef", kTensor, kInOut, 0x8001adf, 8}, {"other", kTensor, kIn, 0x8001adf, 8}};
+constexpr ArgSpec kArgs452[] = {{"selfRef", kTensor, kInOut, 0x8000803, 8}, {"negativeSlope", kScalar, kIn}};
+constexpr ArgSpec kArgs453[] = {{"selfRef", kTensor, kInOut, 0x8000003, 8}, {"end", kTensor, kIn, 0x8000003, 8},
+    {"weight", kTensor, kIn, 0x8000003, 8}};
+constexpr ArgSpec kArgs454[] = {{"selfRef", kTensor, kInOut, 0x8000003, 8}, {"end", kTensor, kIn, 0x8000003, 8},
+    {"weight", kScalar, kIn}};
+constexpr ArgSpec kArgs455[] = {{"selfRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs456[] = {{"selfRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs457[] = {{"selfRef", kTensor, kInOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs458[] = {{"selfRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs459[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs460[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs461[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs462[] = {{"selfRef", kTensor, kInOut, 0x8001fdf, 8}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs463[] = {{"selfRef", kTensor, kInOut, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 255}};
+constexpr ArgSpec kArgs464[] = {{"selfRef", kTensor, kInOut, 0x800120f, 255}, {"mask", kTensor, kIn, 0x1000, 255},
+    {"value", kScalar, kIn}};
+constexpr ArgSpec kArgs465[] = {{"selfRef", kTensor, kInOut, 0x800120f, 255}, {"mask", kTensor, kIn, 0x1000, 255},
+    {"value", kTensor, kIn, 0x800120f, 255}};
+constexpr ArgSpec kArgs466[] = {{"selfRef", kTensor, kInOut, 0x8001a5f, 255}, {"mask", kTensor, kIn, 0x1010, 255},
+    {"source", kTensor, kIn}};
+constexpr ArgSpec kArgs467[] = {{"selfRef", kTensor, kInOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs468[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 255}, {"other", kTensor, kIn, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs469[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 255}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs470[] = {{"selfRef", kTensor, kInOut, 0x800125f, 255}, {"nan", kDouble, kIn}, {"posinf",
+    kDouble, kIn}, {"neginf", kDouble, kIn}};
+constexpr ArgSpec kArgs471[] = {{"selfRef", kTensor, kInOut, 0x8031e5f, 8}, {"other", kScalar, kIn}};
 constexpr ArgSpec kArgs472[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs473[] = {{"selfRef", kTensor, kOut}, {"mean", kDouble, kIn}, {"std", kDouble, kIn}, {"seed",
-    kInt, kIn}, {"offset", kInt, kIn}};
-constexpr ArgSpec kArgs474[] = {{"selfRef", kTensor, kOut}, {"mean", kDouble, kIn}, {"std", kDouble, kIn},
-    {"seedTensor", kTensor, kIn}, {"offsetTensor", kTensor, kIn}, {"offset", kInt, kIn}};
-constexpr ArgSpec kArgs475[] = {{"selfRef", kTensor, kOut}};
-constexpr ArgSpec kArgs476[] = {{"self", kTensor, kInOut}, {"exponent", kScalar, kIn}};
-constexpr ArgSpec kArgs477[] = {{"self", kTensor, kInOut}, {"exponent", kTensor, kIn}};
-constexpr ArgSpec kArgs478[] = {{"selfRef", kTensor, kInOut}, {"index", kTensor, kIn}, {"source", kTensor, kIn},
-    {"accumulate", kBool, kIn}};
-constexpr ArgSpec kArgs479[] = {{"selfRef", kTensor, kInOut}, {"indices", kTensor, kIn}, {"updates", kTensor, kIn},
-    {"quantScales", kTensor, kIn}, {"quantZeroPoints", kTensor, kIn}, {"axis", kInt, kIn}, {"quantAxis", kInt, kIn},
-    {"reduction", kInt, kIn}};
+constexpr ArgSpec kArgs473[] = {{"selfRef", kTensor, kOut, 0x8000803, 8}, {"mean", kDouble, kIn}, {"std", kDouble,
+    kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs474[] = {{"selfRef", kTensor, kOut, 0x8001a5f, 8}, {"mean", kDouble, kIn}, {"std", kDouble,
+    kIn}, {"seedTensor", kTensor, kIn, 0x200, 255}, {"offsetTensor", kTensor, kIn, 0x200, 255}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs475[] = {{"selfRef", kTensor, kOut, 0x8001adf, 8}};
+constexpr ArgSpec kArgs476[] = {{"self", kTensor, kInOut, 0x8030a5f, 255}, {"exponent", kScalar, kIn}};
+constexpr ArgSpec kArgs477[] = {{"self", kTensor, kInOut, 0x8030a5f, 255}, {"exponent", kTensor, kIn, 0x8030a5f, 255}};
+constexpr ArgSpec kArgs478[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 255}, {"index", kTensor, kIn, 0x208, 255},
+    {"source", kTensor, kIn, 0x8031a5f, 255}, {"accumulate", kBool, kIn}};
+constexpr ArgSpec kArgs479[] = {{"selfRef", kTensor, kInOut, 0x4, 255}, {"indices", kTensor, kIn, 0x208, 255},
+    {"updates", kTensor, kIn, 0x8000002, 255}, {"quantScales", kTensor, kIn, 0x8000001, 255}, {"quantZeroPoints",
+    kTensor, kIn, 0x8000008, 255}, {"axis", kInt, kIn}, {"quantAxis", kInt, kIn}, {"reduction", kInt, kIn}};
 constexpr ArgSpec kArgs480[] = {{"selfRef", kTensor, kInOut}, {"indices", kTensor, kIn}, {"updates", kTensor, kIn},
     {"quantScales", kTensor, kIn}, {"quantZeroPoints", kTensor, kIn}, {"axis", kInt, kIn}, {"quantAxis", kInt, kIn},
     {"reduction", kInt, kIn}, {"roundMode", kString, kIn}};
-constexpr ArgSpec kArgs481[] = {{"self", kTensor, kInOut}, {"noise", kTensor, kInOut}, {"lower", kScalar, kIn},
-    {"upper", kScalar, kIn}, {"training", kBool, kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}};
-constexpr ArgSpec kArgs482[] = {{"selfRef", kTensor, kOut}, {"from", kInt, kIn}, {"to", kInt, kIn}, {"seed", kInt,
-    kIn}, {"offset", kInt, kIn}};
-constexpr ArgSpec kArgs483[] = {{"selfRef", kTensor, kOut}, {"from", kInt, kIn}, {"to", kInt, kIn}, {"seedTensor",
-    kTensor, kIn}, {"offsetTensor", kTensor, kIn}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs481[] = {{"self", kTensor, kInOut, 0x8000003, 255}, {"noise", kTensor, kInOut, 0x8000003, 255},
+    {"lower", kScalar, kIn}, {"upper", kScalar, kIn}, {"training", kBool, kIn}, {"seed", kInt, kIn}, {"offset", kInt,
+    kIn}};
+constexpr ArgSpec kArgs482[] = {{"selfRef", kTensor, kOut, 0x8031a5f, 8}, {"from", kInt, kIn}, {"to", kInt, kIn},
+    {"seed", kInt, kIn}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs483[] = {{"selfRef", kTensor, kOut, 0x8031a5f, 8}, {"from", kInt, kIn}, {"to", kInt, kIn},
+    {"seedTensor", kTensor, kIn, 0x200, 255}, {"offsetTensor", kTensor, kIn, 0x200, 255}, {"offset", kInt, kIn}};
 constexpr ArgSpec kArgs484[] = {{"selfRef", kTensor, kOut}, {"seed", kInt, kIn}, {"offset", kInt, kIn}};
 constexpr ArgSpec kArgs485[] = {{"selfRef", kTensor, kOut}, {"seedTensor", kTensor, kIn}, {"offsetTensor", kTensor,
     kIn}, {"offset", kInt, kIn}};
-constexpr ArgSpec kArgs486[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs487[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs488[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
+constexpr ArgSpec kArgs486[] = {{"selfRef", kTensor, kInOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs487[] = {{"selfRef", kTensor, kInOut, 0x800021f, 8}};
+constexpr ArgSpec kArgs488[] = {{"selfRef", kTensor, kInOut, 0x8000a0b, 8}, {"other", kScalar, kIn}};
 constexpr ArgSpec kArgs489[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}};
-constexpr ArgSpec kArgs490[] = {{"selfRef", kTensor, kInOut}, {"p", kScalar, kIn}, {"dim", kInt, kIn}, {"maxNorm",
+constexpr ArgSpec kArgs490[] = {{"selfRef", kTensor, kInOut, 0x8000003, 8}, {"p", kScalar, kIn}, {"dim", kInt, kIn},
+    {"maxNorm", kScalar, kIn}};
+constexpr ArgSpec kArgs491[] = {{"selfRef", kTensor, kInOut, 0x8000a0b, 8}, {"decimals", kInt, kIn}};
+constexpr ArgSpec kArgs492[] = {{"selfRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs493[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor,
+    kIn, 0x208, 8}, {"src", kTensor, kIn, 0x8031a5f, 8}, {"reduce", kInt, kIn}};
+constexpr ArgSpec kArgs494[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor,
+    kIn, 0x208, 8}, {"src", kTensor, kIn, 0x8031a5f, 8}, {"reduce", kInt, kIn}, {"includeSelf", kBool, kIn}};
+constexpr ArgSpec kArgs495[] = {{"data", kTensor, kInOut, 0x800001f, 8}, {"indices", kTensor, kIn, 0x208, 255},
+    {"updates", kTensor, kIn, 0x800001f, 8}, {"axis", kInt, kIn}};
+constexpr ArgSpec kArgs496[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor,
+    kIn, 0x208, 8}, {"value", kScalar, kIn}, {"reduce", kInt, kIn}};
+constexpr ArgSpec kArgs497[] = {{"selfRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs498[] = {{"selfRef", kTensor, kInOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs499[] = {{"selfRef", kTensor, kInOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs500[] = {{"selfRef", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs501[] = {{"self", kTensor, kInOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs502[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8},
+    {"alpha", kScalar, kIn}};
+constexpr ArgSpec kArgs503[] = {{"selfRef", kTensor, kInOut, 0x8031a5f, 8}, {"other", kScalar, kIn}, {"alpha",
     kScalar, kIn}};
-constexpr ArgSpec kArgs491[] = {{"selfRef", kTensor, kInOut}, {"decimals", kInt, kIn}};
-constexpr ArgSpec kArgs492[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs493[] = {{"selfRef", kTensor, kInOut}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"src",
-    kTensor, kIn}, {"reduce", kInt, kIn}};
-constexpr ArgSpec kArgs494[] = {{"selfRef", kTensor, kInOut}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"src",
-    kTensor, kIn}, {"reduce", kInt, kIn}, {"includeSelf", kBool, kIn}};
-constexpr ArgSpec kArgs495[] = {{"data", kTensor, kInOut}, {"indices", kTensor, kIn}, {"updates", kTensor, kIn},
-    {"axis", kInt, kIn}};
-constexpr ArgSpec kArgs496[] = {{"selfRef", kTensor, kInOut}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"value",
-    kScalar, kIn}, {"reduce", kInt, kIn}};
-constexpr ArgSpec kArgs497[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs498[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs499[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs500[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs501[] = {{"self", kTensor, kInOut}};
-constexpr ArgSpec kArgs502[] = {{"selfRef", kTensor, kInOut}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}};
-constexpr ArgSpec kArgs503[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}, {"alpha", kScalar, kIn}};
-constexpr ArgSpec kArgs504[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs505[] = {{"selfRef", kTensor, kInOut}};
-constexpr ArgSpec kArgs506[] = {{"selfRef", kTensor, kInOut}, {"threshold", kScalar, kIn}, {"value", kScalar, kIn}};
-constexpr ArgSpec kArgs507[] = {{"selfRef", kTensor, kInOut}, {"diagonal", kInt, kIn}};
-constexpr ArgSpec kArgs508[] = {{"selfRef", kTensor, kInOut}, {"diagonal", kInt, kIn}};
-constexpr ArgSpec kArgs509[] = {{"selfRef", kTensor, kOut}, {"from", kDouble, kIn}, {"to", kDouble, kIn}, {"seed",
-    kInt, kIn}, {"offset", kInt, kIn}};
-constexpr ArgSpec kArgs510[] = {{"selfRef", kTensor, kOut}, {"from", kDouble, kIn}, {"to", kDouble, kIn},
-    {"seedTensor", kTensor, kIn}, {"offsetTensor", kTensor, kIn}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs504[] = {{"selfRef", kTensor, kInOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs505[] = {{"selfRef", kTensor, kInOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs506[] = {{"selfRef", kTensor, kInOut, 0x800025f, 255}, {"threshold", kScalar, kIn}, {"value",
+    kScalar, kIn}};
+constexpr ArgSpec kArgs507[] = {{"selfRef", kTensor, kInOut, 0x208011fdf, 8}, {"diagonal", kInt, kIn}};
+constexpr ArgSpec kArgs508[] = {{"selfRef", kTensor, kInOut, 0x208011fdf, 8}, {"diagonal", kInt, kIn}};
+constexpr ArgSpec kArgs509[] = {{"selfRef", kTensor, kOut, 0x8000a5f, 8}, {"from", kDouble, kIn}, {"to", kDouble,
+    kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs510[] = {{"selfRef", kTensor, kOut, 0x8000a5f, 8}, {"from", kDouble, kIn}, {"to", kDouble,
+    kIn}, {"seedTensor", kTensor, kIn, 0x400, 255}, {"offsetTensor", kTensor, kIn, 0x400, 255}, {"offset", kInt, kIn}};
 constexpr ArgSpec kArgs511[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
-constexpr ArgSpec kArgs512[] = {{"selfRef", kTensor, kOut}};
+constexpr ArgSpec kArgs512[] = {{"selfRef", kTensor, kOut, 0x8031adf, 255}};
 constexpr ArgSpec kArgs513[] = {{"x", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor, kIn}, {"out", kTensor,
     kOut}};
-constexpr ArgSpec kArgs514[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs515[] = {{"bBoxes", kTensor, kIn}, {"gtBoxes", kTensor, kIn}, {"mode", kString, kIn}, {"eps",
-    kDouble, kIn}, {"aligned", kBool, kIn}, {"overlap", kTensor, kOut}};
-constexpr ArgSpec kArgs516[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"rtol", kDouble, kIn}, {"atol",
-    kDouble, kIn}, {"equalNan", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs517[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs518[] = {{"element", kScalar, kIn}, {"testElements", kTensor, kIn}, {"assumeUnique", kBool,
-    kIn}, {"invert", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs519[] = {{"element", kTensor, kIn}, {"testElement", kScalar, kIn}, {"assumeUnique", kBool,
-    kIn}, {"invert", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs520[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs521[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs522[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"reduction", kInt, kIn},
-    {"logTarget", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs523[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"logTarget", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs524[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"logTarget", kBool, kIn}, {"gradTarget", kTensor, kOut}};
-constexpr ArgSpec kArgs525[] = {{"self", kTensor, kIn}, {"k", kInt, kIn}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn},
-    {"valuesOut", kTensor, kOut}, {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs526[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"sparseIndices", kTensor, kIn}, {"keyDequantScaleOptional", kTensor, kIn}, {"valueDequantScaleOptional", kTensor,
-    kIn}, {"blockTableOptional", kTensor, kIn}, {"actualSeqLengthsQueryOptional", kTensor, kIn},
-    {"actualSeqLengthsKvOptional", kTensor, kIn}, {"scaleValue", kDouble, kIn}, {"keyQuantMode", kInt, kIn},
-    {"valueQuantMode", kInt, kIn}, {"sparseBlockSize", kInt, kIn}, {"layoutQueryOptional", kString, kIn},
-    {"layoutKvOptional", kString, kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt,
-    kIn}, {"attentionMode", kInt, kIn}, {"quantScaleRepoMode", kInt, kIn}, {"tileSize", kInt, kIn}, {"ropeHeadDim",
-    kInt, kIn}, {"attentionOut", kTensor, kOut}};
-constexpr ArgSpec kArgs527[] = {{"kv", kTensor, kIn}, {"gamma", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor,
-    kIn}, {"index", kTensor, kIn}, {"kCacheRef", kTensor, kInOut}, {"ckvCacheRef", kTensor, kInOut},
-    {"kRopeScaleOptional", kTensor, kIn}, {"cKvScaleOptional", kTensor, kIn}, {"kRopeOffsetOptional", kTensor, kIn},
-    {"cKvOffsetOptional", kTensor, kIn}, {"epsilon", kDouble, kIn}, {"cacheModeOptional", kString, kIn},
-    {"isOutputKv", kBool, kIn}, {"kRopeOut", kTensor, kOut}, {"cKvOut", kTensor, kOut}};
-constexpr ArgSpec kArgs528[] = {{"kv", kTensor, kIn}, {"gamma", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor,
-    kIn}, {"index", kTensor, kIn}, {"kCacheRef", kTensor, kInOut}, {"ckvCacheRef", kTensor, kInOut},
-    {"kRopeScaleOptional", kTensor, kIn}, {"cKvScaleOptional", kTensor, kIn}, {"kRopeOffsetOptional", kTensor, kIn},
-    {"cKvOffsetOptional", kTensor, kIn}, {"vOptional", kTensor, kIn}, {"epsilon", kDouble, kIn}, {"cacheModeOptional",
-    kString, kIn}, {"isOutputKv", kBool, kIn}, {"kRopeOut", kTensor, kOut}, {"cKvOut", kTensor, kOut}};
-constexpr ArgSpec kArgs529[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"reduction", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs530[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs531[] = {{"input", kTensor, kIn}, {"params", kTensorList, kIn}, {"hx", kTensorList, kIn},
-    {"batchSizes", kTensor, kIn}, {"hasBias", kBool, kIn}, {"numLayers", kInt, kIn}, {"dropout", kDouble, kIn},
-    {"train", kBool, kIn}, {"bidirectional", kBool, kIn}, {"batchFirst", kBool, kIn}, {"output", kTensor, kOut},
-    {"hy", kTensor, kOut}, {"cy", kTensor, kOut}, {"iOut", kTensorList, kOut}, {"jOut", kTensorList, kOut}, {"fOut",
-    kTensorList, kOut}, {"oOut", kTensorList, kOut}, {"hOut", kTensorList, kOut}, {"cOut", kTensorList, kOut},
-    {"tanhCOut", kTensorList, kOut}};
-constexpr ArgSpec kArgs532[] = {{"input", kTensor, kIn}, {"normalizedShape", kIntArray, kIn}, {"weightOptional",
-    kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut}, {"meanOutOptional",
-    kTensor, kOut}, {"rstdOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs533[] = {{"gradOut", kTensor, kIn}, {"input", kTensor, kIn}, {"normalizedShape", kIntArray,
-    kIn}, {"mean", kTensor, kIn}, {"rstd", kTensor, kIn}, {"weightOptional", kTensor, kIn}, {"biasOptional", kTensor,
-    kIn}, {"outputMask", kBoolArray, kIn}, {"gradInputOut", kTensor, kOut}, {"gradWeightOut", kTensor, kOut},
-    {"gradBiasOut", kTensor, kOut}};
-constexpr ArgSpec kArgs534[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs535[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs536[] = {{"self", kTensor, kIn}, {"negativeSlope", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs537[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"negativeSlope", kScalar, kIn},
-    {"selfIsResult", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs538[] = {{"self", kTensor, kIn}, {"shiftBits", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs539[] = {{"self", kTensor, kIn}, {"shiftBits", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs540[] = {{"self", kTensor, kIn}, {"end", kTensor, kIn}, {"weight", kTensor, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs541[] = {{"self", kTensor, kIn}, {"end", kTensor, kIn}, {"weight", kScalar, kIn}, {"out",
-    kTensor, kOut}};
+constexpr ArgSpec kArgs514[] = {{"self", kTensor, kIn, 0x803, 8}, {"out", kTensor, kOut, 0x803, 8}};
+constexpr ArgSpec kArgs515[] = {{"bBoxes", kTensor, kIn, 0x8000003, 255}, {"gtBoxes", kTensor, kIn, 0x8000003, 255},
+    {"mode", kString, kIn}, {"eps", kDouble, kIn}, {"aligned", kBool, kIn}, {"overlap", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs516[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"other", kTensor, kIn, 0x8001a5f, 8}, {"rtol",
+    kDouble, kIn}, {"atol", kDouble, kIn}, {"equalNan", kBool, kIn}, {"out", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs517[] = {{"self", kTensor, kIn, 0x8000803, 8}, {"out", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs518[] = {{"element", kScalar, kIn}, {"testElements", kTensor, kIn, 0x8031adf, 8},
+    {"assumeUnique", kBool, kIn}, {"invert", kBool, kIn}, {"out", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs519[] = {{"element", kTensor, kIn, 0x8031adf, 8}, {"testElement", kScalar, kIn},
+    {"assumeUnique", kBool, kIn}, {"invert", kBool, kIn}, {"out", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs520[] = {{"self", kTensor, kIn, 0x8000803, 8}, {"out", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs521[] = {{"self", kTensor, kIn, 0x8000803, 8}, {"out", kTensor, kOut, 0x1000, 8}};
+constexpr ArgSpec kArgs522[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"target", kTensor, kIn, 0x8000003, 8},
+    {"reduction", kInt, kIn}, {"logTarget", kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs523[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"target", kTensor, kIn, 0x8000003, 8}, {"reduction", kInt, kIn}, {"logTarget", kBool, kIn}, {"out", kTensor,
+    kOut, 0x0, 8}};
+constexpr ArgSpec kArgs524[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"target", kTensor, kIn, 0x8000003, 8}, {"reduction", kInt, kIn}, {"logTarget", kBool, kIn}, {"gradTarget",
+    kTensor, kOut, 0x0, 8}};
+constexpr ArgSpec kArgs525[] = {{"self", kTensor, kIn, 0x80007df, 8}, {"k", kInt, kIn}, {"dim", kInt, kIn},
+    {"keepdim", kBool, kIn}, {"valuesOut", kTensor, kOut, 0x80007df, 8}, {"indicesOut", kTensor, kOut, 0x200, 8}};
+constexpr ArgSpec kArgs526[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x4, 255}, {"value",
+    kTensor, kIn, 0x4, 255}, {"sparseIndices", kTensor, kIn, 0x8, 255}, {"keyDequantScaleOptional", kTensor, kIn, 0x1,
+    255}, {"valueDequantScaleOptional", kTensor, kIn, 0x1, 255}, {"blockTableOptional", kTensor, kIn, 0x8, 255},
+    {"actualSeqLengthsQueryOptional", kTensor, kIn, 0x8, 255}, {"actualSeqLengthsKvOptional", kTensor, kIn, 0x8, 255},
+    {"scaleValue", kDouble, kIn}, {"keyQuantMode", kInt, kIn}, {"valueQuantMode", kInt, kIn}, {"sparseBlockSize",
+    kInt, kIn}, {"layoutQueryOptional", kString, kIn}, {"layoutKvOptional", kString, kIn}, {"sparseMode", kInt, kIn},
+    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"attentionMode", kInt, kIn}, {"quantScaleRepoMode", kInt,
+    kIn}, {"tileSize", kInt, kIn}, {"ropeHeadDim", kInt, kIn}, {"attentionOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs527[] = {{"kv", kTensor, kIn, 0x8000002, 255}, {"gamma", kTensor, kIn, 0x8000002, 255}, {"cos",
+    kTensor, kIn, 0x8000002, 255}, {"sin", kTensor, kIn, 0x8000002, 255}, {"index", kTensor, kIn, 0x200, 255},
+    {"kCacheRef", kTensor, kInOut, 0x8000006, 255}, {"ckvCacheRef", kTensor, kInOut, 0x8000006, 255},
+    {"kRopeScaleOptional", kTensor, kIn, 0x1, 255}, {"cKvScaleOptional", kTensor, kIn}, {"kRopeOffsetOptional",
+    kTensor, kIn, 0x1, 255}, {"cKvOffsetOptional", kTensor, kIn, 0x1, 255}, {"epsilon", kDouble, kIn},
+    {"cacheModeOptional", kString, kIn}, {"isOutputKv", kBool, kIn}, {"kRopeOut", kTensor, kOut, 0x8000002, 255},
+    {"cKvOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs528[] = {{"kv", kTensor, kIn, 0x8000002, 255}, {"gamma", kTensor, kIn, 0x8000002, 255}, {"cos",
+    kTensor, kIn, 0x8000002, 255}, {"sin", kTensor, kIn, 0x8000002, 255}, {"index", kTensor, kIn, 0x200, 255},
+    {"kCacheRef", kTensor, kInOut, 0x8000006, 255}, {"ckvCacheRef", kTensor, kInOut, 0x8000006, 255},
+    {"kRopeScaleOptional", kTensor, kIn, 0x1, 255}, {"cKvScaleOptional", kTensor, kIn}, {"kRopeOffsetOptional",
+    kTensor, kIn, 0x1, 255}, {"cKvOffsetOptional", kTensor, kIn, 0x1, 255}, {"vOptional", kTensor, kIn, 0x8000002,
+    255}, {"epsilon", kDouble, kIn}, {"cacheModeOptional", kString, kIn}, {"isOutputKv", kBool, kIn}, {"kRopeOut",
+    kTensor, kOut, 0x8000002, 255}, {"cKvOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs529[] = {{"self", kTensor, kIn, 0x8000203, 8}, {"target", kTensor, kIn, 0x8000203, 8},
+    {"reduction", kInt, kIn}, {"out", kTensor, kOut, 0x8000203, 8}};
+constexpr ArgSpec kArgs530[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"target", kTensor, kIn, 0x8000003, 8}, {"reduction", kInt, kIn}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs531[] = {{"input", kTensor, kIn, 0x3, 255}, {"params", kTensorList, kIn, 0x3, 255}, {"hx",
+    kTensorList, kIn, 0x3, 255}, {"batchSizes", kTensor, kIn, 0x200, 255}, {"hasBias", kBool, kIn}, {"numLayers",
+    kInt, kIn}, {"dropout", kDouble, kIn}, {"train", kBool, kIn}, {"bidirectional", kBool, kIn}, {"batchFirst", kBool,
+    kIn}, {"output", kTensor, kOut, 0x3, 255}, {"hy", kTensor, kOut, 0x3, 255}, {"cy", kTensor, kOut, 0x3, 255},
+    {"iOut", kTensorList, kOut, 0x3, 255}, {"jOut", kTensorList, kOut, 0x3, 255}, {"fOut", kTensorList, kOut, 0x3,
+    255}, {"oOut", kTensorList, kOut, 0x3, 255}, {"hOut", kTensorList, kOut, 0x3, 255}, {"cOut", kTensorList, kOut,
+    0x3, 255}, {"tanhCOut", kTensorList, kOut, 0x3, 255}};
+constexpr ArgSpec kArgs532[] = {{"input", kTensor, kIn, 0x8000003, 8}, {"normalizedShape", kIntArray, kIn},
+    {"weightOptional", kTensor, kIn, 0x8000003, 8}, {"biasOptional", kTensor, kIn, 0x8000003, 8}, {"eps", kDouble,
+    kIn}, {"out", kTensor, kOut, 0x8000003, 8}, {"meanOutOptional", kTensor, kOut, 0x8000003, 8}, {"rstdOutOptional",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs533[] = {{"gradOut", kTensor, kIn, 0x8000003, 8}, {"input", kTensor, kIn, 0x8000003, 8},
+    {"normalizedShape", kIntArray, kIn}, {"mean", kTensor, kIn, 0x8000003, 8}, {"rstd", kTensor, kIn, 0x8000003, 8},
+    {"weightOptional", kTensor, kIn, 0x8000003, 8}, {"biasOptional", kTensor, kIn, 0x8000003, 8}, {"outputMask",
+    kBoolArray, kIn}, {"gradInputOut", kTensor, kOut, 0x8000003, 8}, {"gradWeightOut", kTensor, kOut, 0x8000003, 8},
+    {"gradBiasOut", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs534[] = {{"self", kTensor, kIn, 0x8001adf, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8031fdf, 8}};
+constexpr ArgSpec kArgs535[] = {{"self", kTensor, kIn, 0x8001adf, 8}, {"other", kTensor, kIn, 0x8001adf, 8}, {"out",
+    kTensor, kOut, 0x8031fdf, 8}};
+constexpr ArgSpec kArgs536[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"negativeSlope", kScalar, kIn}, {"out",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs537[] = {{"gradOutput", kTensor, kIn, 0x8000803, 8}, {"self", kTensor, kIn, 0x8000803, 8},
+    {"negativeSlope", kScalar, kIn}, {"selfIsResult", kBool, kIn}, {"out", kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs538[] = {{"self", kTensor, kIn, 0x7dc, 8}, {"shiftBits", kTensor, kIn, 0x7dc, 8}, {"out",
+    kTensor, kOut, 0x7dc, 8}};
+constexpr ArgSpec kArgs539[] = {{"self", kTensor, kIn, 0x7dc, 8}, {"shiftBits", kScalar, kIn}, {"out", kTensor, kOut,
+    0x7dc, 8}};
+constexpr ArgSpec kArgs540[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"end", kTensor, kIn, 0x8000003, 8}, {"weight",
+    kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs541[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"end", kTensor, kIn, 0x8000003, 8}, {"weight",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x8000803, 8}};
 constexpr ArgSpec kArgs542[] = {{"other", kTensor, kIn}, {"scalar", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs543[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"weights", kTensor, kIn},
-    {"actualSeqLengthsQueryOptional", kTensor, kIn}, {"actualSeqLengthsKeyOptional", kTensor, kIn},
-    {"blockTableOptional", kTensor, kIn}, {"layoutQueryOptional", kString, kIn}, {"layoutKeyOptional", kString, kIn},
-    {"sparseCount", kInt, kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
-    {"returnValues", kBool, kIn}, {"sparseIndicesOut", kTensor, kOut}, {"sparseValuesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs544[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"dy", kTensor, kIn},
-    {"sparseIndices", kTensor, kIn}, {"weights", kTensor, kIn}, {"actualSeqQLenOptional", kTensor, kIn},
-    {"actualSeqKvLenOptional", kTensor, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"sparseMode",
-    kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"deterministic", kBool, kIn}, {"dqOut", kTensor,
-    kOut}, {"dkOut", kTensor, kOut}, {"dweightsOut", kTensor, kOut}};
-constexpr ArgSpec kArgs545[] = {{"self", kTensor, kIn}, {"upper", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs546[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"dim", kInt, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs547[] = {{"self", kTensor, kIn}, {"mode", kInt, kIn}, {"Q", kTensor, kOut}, {"R", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs548[] = {{"self", kTensor, kIn}, {"ord", kScalar, kIn}, {"dims", kIntArray, kIn}, {"keepDims",
-    kBool, kIn}, {"dtype", kDataType, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs543[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"weights", kTensor, kIn, 0x8000003, 255}, {"actualSeqLengthsQueryOptional", kTensor, kIn, 0x8, 255},
+    {"actualSeqLengthsKeyOptional", kTensor, kIn, 0x8, 255}, {"blockTableOptional", kTensor, kIn, 0x8, 255},
+    {"layoutQueryOptional", kString, kIn}, {"layoutKeyOptional", kString, kIn}, {"sparseCount", kInt, kIn},
+    {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"returnValues", kBool, kIn},
+    {"sparseIndicesOut", kTensor, kOut, 0x8, 255}, {"sparseValuesOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs544[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255}, {"dy",
+    kTensor, kIn, 0x8000002, 255}, {"sparseIndices", kTensor, kIn, 0x8, 255}, {"weights", kTensor, kIn, 0x8000002,
+    255}, {"actualSeqQLenOptional", kTensor, kIn}, {"actualSeqKvLenOptional", kTensor, kIn}, {"headNum", kInt, kIn},
+    {"inputLayout", kString, kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
+    {"deterministic", kBool, kIn}, {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dweightsOut", kTensor, kOut}};
+constexpr ArgSpec kArgs545[] = {{"self", kTensor, kIn, 0x8000001, 8}, {"upper", kBool, kIn}, {"out", kTensor, kOut,
+    0x8000001, 8}};
+constexpr ArgSpec kArgs546[] = {{"self", kTensor, kIn, 0x8030a5f, 8}, {"other", kTensor, kIn, 0x8030a5f, 8}, {"dim",
+    kInt, kIn}, {"out", kTensor, kOut, 0x8030a5f, 255}};
+constexpr ArgSpec kArgs547[] = {{"self", kTensor, kIn, 0x30803, 8}, {"mode", kInt, kIn}, {"Q", kTensor, kOut, 0x30803,
+    255}, {"R", kTensor, kOut, 0x30803, 255}};
+constexpr ArgSpec kArgs548[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"ord", kScalar, kIn}, {"dims", kIntArray, kIn},
+    {"keepDims", kBool, kIn}, {"dtype", kDataType, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs549[] = {{"start", kScalar, kIn}, {"end", kScalar, kIn}, {"steps", kInt, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs550[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs551[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs552[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs553[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs554[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs555[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs556[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs557[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"buffer", kTensor, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs558[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}, {"buffer", kTensor, kOut}};
-constexpr ArgSpec kArgs559[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs560[] = {{"gradOutput", kTensor, kIn}, {"output", kTensor, kIn}, {"dim", kInt, kIn}, {"out",
+    kOut, 0x800085f, 8}};
+constexpr ArgSpec kArgs550[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs551[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030003, 8}};
+constexpr ArgSpec kArgs552[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"out", kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs553[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs554[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 8}, {"out",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs555[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 8}, {"out",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs556[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs557[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"buffer", kTensor, kIn, 0x8000003, 8}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs558[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}, {"buffer",
     kTensor, kOut}};
+constexpr ArgSpec kArgs559[] = {{"self", kTensor, kIn, 0x8000803, 8}, {"dim", kInt, kIn}, {"out", kTensor, kOut,
+    0x8000803, 8}};
+constexpr ArgSpec kArgs560[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"output", kTensor, kIn, 0x8000003, 8},
+    {"dim", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs561[] = {{"start", kScalar, kIn}, {"end", kScalar, kIn}, {"steps", kInt, kIn}, {"base",
-    kDouble, kIn}, {"result", kTensor, kOut}};
-constexpr ArgSpec kArgs562[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepDim", kBool, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs563[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs564[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs565[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs566[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs567[] = {{"input", kTensor, kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs568[] = {{"x", kTensor, kIn}, {"dy", kTensor, kIn}, {"eps", kDouble, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs569[] = {{"input", kTensor, kIn}, {"hx", kTensorList, kIn}, {"params", kTensorList, kIn},
-    {"dy", kTensor, kIn}, {"dh", kTensor, kIn}, {"dc", kTensor, kIn}, {"i", kTensorList, kIn}, {"g", kTensorList,
-    kIn}, {"f", kTensorList, kIn}, {"o", kTensorList, kIn}, {"h", kTensorList, kIn}, {"c", kTensorList, kIn},
-    {"tanhc", kTensorList, kIn}, {"batchSizesOptional", kTensor, kIn}, {"hasBias", kBool, kIn}, {"numLayers", kInt,
-    kIn}, {"dropout", kDouble, kIn}, {"train", kBool, kIn}, {"bidirectional", kBool, kIn}, {"batchFirst", kBool, kIn},
-    {"outputMask", kBoolArray, kIn}, {"dxOut", kTensor, kOut}, {"dhPrevOut", kTensor, kOut}, {"dcPrevOut", kTensor,
-    kOut}, {"dparamsOut", kTensorList, kOut}};
-constexpr ArgSpec kArgs570[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs571[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
+    kDouble, kIn}, {"result", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs562[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"dim", kIntArray, kIn}, {"keepDim", kBool,
+    kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs563[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}, {"out",
+    kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs564[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"out", kTensor, kOut, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs565[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}, {"out",
+    kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs566[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}, {"out",
+    kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs567[] = {{"input", kTensor, kIn, 0x8000003, 8}, {"eps", kDouble, kIn}, {"out", kTensor, kOut,
+    0x8000003, 8}};
+constexpr ArgSpec kArgs568[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"dy", kTensor, kIn, 0x8000003, 8}, {"eps",
+    kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs569[] = {{"input", kTensor, kIn, 0x3, 255}, {"hx", kTensorList, kIn, 0x3, 255}, {"params",
+    kTensorList, kIn, 0x3, 255}, {"dy", kTensor, kIn, 0x3, 255}, {"dh", kTensor, kIn, 0x3, 255}, {"dc", kTensor, kIn,
+    0x3, 255}, {"i", kTensorList, kIn, 0x3, 255}, {"g", kTensorList, kIn, 0x3, 255}, {"f", kTensorList, kIn, 0x3,
+    255}, {"o", kTensorList, kIn, 0x3, 255}, {"h", kTensorList, kIn, 0x3, 255}, {"c", kTensorList, kIn, 0x3, 255},
+    {"tanhc", kTensorList, kIn, 0x3, 255}, {"batchSizesOptional", kTensor, kIn, 0x200, 255}, {"hasBias", kBool, kIn},
+    {"numLayers", kInt, kIn}, {"dropout", kDouble, kIn}, {"train", kBool, kIn}, {"bidirectional", kBool, kIn},
+    {"batchFirst", kBool, kIn}, {"outputMask", kBoolArray, kIn}, {"dxOut", kTensor, kOut, 0x3, 255}, {"dhPrevOut",
+    kTensor, kOut, 0x3, 255}, {"dcPrevOut", kTensor, kOut, 0x3, 255}, {"dparamsOut", kTensorList, kOut, 0x3, 255}};
+constexpr ArgSpec kArgs570[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8031fdf, 8}};
+constexpr ArgSpec kArgs571[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 255}, {"out",
+    kTensor, kOut, 0x8031fdf, 8}};
 constexpr ArgSpec kArgs572[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"maskOptional", kTensor, kIn}, {"out",
     kTensor, kOut}};
 constexpr ArgSpec kArgs573[] = {{"gradY", kTensor, kIn}, {"x", kTensor, kIn}, {"weight", kTensor, kIn},
     {"maskOptional", kTensor, kIn}, {"gradXOut", kTensor, kOut}, {"gradWeightOut", kTensor, kOut}};
 constexpr ArgSpec kArgs574[] = {{"self", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale", kDouble, kIn}, {"out",
     kTensor, kOut}};
-constexpr ArgSpec kArgs575[] = {{"self", kTensor, kIn}, {"mask", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs576[] = {{"x", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"relativePosBias", kTensor,
-    kIn}, {"scaleValue", kDouble, kIn}, {"innerPrecisionMode", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs577[] = {{"self", kTensor, kIn}, {"mat2", kTensor, kIn}, {"out", kTensor, kOut},
-    {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs578[] = {{"a", kTensor, kIn}, {"b", kTensor, kIn}, {"c", kTensor, kIn}, {"checksumWeight",
-    kTensor, kIn}, {"eMax", kDouble, kIn}, {"compRow", kTensor, kOut}};
+constexpr ArgSpec kArgs575[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"mask", kTensor, kIn, 0x1010, 8}, {"out",
+    kTensor, kOut, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs576[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"attenMaskOptional", kTensor, kIn, 0x8000003,
+    255}, {"relativePosBias", kTensor, kIn, 0x8000003, 255}, {"scaleValue", kDouble, kIn}, {"innerPrecisionMode",
+    kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs577[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"mat2", kTensor, kIn, 0x8000003, 255},
+    {"out", kTensor, kOut, 0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs578[] = {{"a", kTensor, kIn, 0x8000003, 255}, {"b", kTensor, kIn, 0x8000003, 255}, {"c",
+    kTensor, kIn}, {"checksumWeight", kTensor, kIn}, {"eMax", kDouble, kIn}, {"compRow", kTensor, kOut}};
 constexpr ArgSpec kArgs579[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"group", kString,
     kIn}, {"reduceOp", kString, kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"output", kTensor, kOut}};
 constexpr ArgSpec kArgs580[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"x3", kTensor,
@@ -1383,59 +1648,68 @@ constexpr ArgSpec kArgs580[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bi
 constexpr ArgSpec kArgs581[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"x3", kTensor,
     kIn}, {"group", kString, kIn}, {"reduceOp", kString, kIn}, {"commMode", kString, kIn}, {"commTurn", kInt, kIn},
     {"streamMode", kInt, kIn}, {"output", kTensor, kOut}};
-constexpr ArgSpec kArgs582[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"biasOptional", kTensor, kIn},
-    {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2",
-    kBool, kIn}, {"output", kTensor, kOut}};
-constexpr ArgSpec kArgs583[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"biasOptional", kTensor, kIn},
-    {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn}, {"commMode", kString, kIn}, {"transposeX1",
-    kBool, kIn}, {"transposeX2", kBool, kIn}, {"output", kTensor, kOut}};
+constexpr ArgSpec kArgs582[] = {{"x1", kTensor, kIn, 0x8000002, 255}, {"x2", kTensor, kIn, 0x8000002, 255},
+    {"biasOptional", kTensor, kIn, 0x8000003, 255}, {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn},
+    {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"output", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs583[] = {{"x1", kTensor, kIn, 0x8000002, 255}, {"x2", kTensor, kIn, 0x8000002, 255},
+    {"biasOptional", kTensor, kIn, 0x8000003, 255}, {"alltoAllAxesOptional", kIntArray, kIn}, {"group", kString, kIn},
+    {"commMode", kString, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"output", kTensor, kOut,
+    0x8000002, 255}};
 constexpr ArgSpec kArgs584[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"compressIndex", kTensor, kIn}, {"bias",
     kTensor, kIn}, {"deqScale", kTensor, kIn}, {"offsetW", kTensor, kIn}, {"offsetX", kInt, kIn}, {"compressInfo",
     kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs585[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"group", kString,
-    kIn}, {"reduceOp", kString, kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"output", kTensor, kOut}};
-constexpr ArgSpec kArgs586[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"x1Scale",
-    kTensor, kIn}, {"x2Scale", kTensor, kIn}, {"quantScale", kTensor, kIn}, {"blockSize", kInt, kIn}, {"group",
-    kString, kIn}, {"reduceOp", kString, kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"groupSize", kInt,
-    kIn}, {"commMode", kString, kIn}, {"output", kTensor, kOut}, {"amaxOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs587[] = {{"self", kTensor, kIn}, {"mat2", kTensor, kIn}, {"out", kTensor, kOut},
-    {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs588[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs589[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn}, {"out", kTensor,
-    kOut}, {"indices", kTensor, kOut}};
-constexpr ArgSpec kArgs590[] = {{"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn},
-    {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"out", kTensor, kOut},
-    {"indices", kTensor, kOut}};
-constexpr ArgSpec kArgs591[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"indices", kTensor, kIn},
-    {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray,
-    kIn}, {"ceilMode", kBool, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs592[] = {{"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn},
-    {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"out", kTensor, kOut},
-    {"indices", kTensor, kOut}};
-constexpr ArgSpec kArgs593[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"indices", kTensor, kIn},
-    {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray,
-    kIn}, {"ceilMode", kBool, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs594[] = {{"self", kTensor, kIn}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn},
-    {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"out", kTensor, kOut},
-    {"indices", kTensor, kOut}};
-constexpr ArgSpec kArgs595[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"indices", kTensor, kIn},
-    {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray,
-    kIn}, {"ceilMode", kBool, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs596[] = {{"self", kTensor, kIn}, {"indices", kTensor, kIn}, {"outputSize", kIntArray, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs597[] = {{"self", kTensor, kIn}, {"indices", kTensor, kIn}, {"outputSize", kIntArray, kIn},
-    {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"outRef", kTensor, kOut}};
-constexpr ArgSpec kArgs598[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs599[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepDim", kBool, kIn}, {"dtype",
-    kDataType, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs600[] = {{"self", kTensor, kIn}, {"valuesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs601[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn}, {"valuesOut",
-    kTensor, kOut}, {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs602[] = {{"x", kTensor, kIn}, {"hRes", kTensor, kIn}, {"hOut", kTensor, kIn}, {"hPost",
-    kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs603[] = {{"gradOutput", kTensor, kIn}, {"x", kTensor, kIn}, {"hRes", kTensor, kIn}, {"hOut",
-    kTensor, kIn}, {"hPost", kTensor, kIn}, {"gradX", kTensor, kOut}, {"gradHRes", kTensor, kOut}, {"gradHOut",
-    kTensor, kOut}, {"gradHPost", kTensor, kOut}};
+constexpr ArgSpec kArgs585[] = {{"x1", kTensor, kIn, 0x8000002, 255}, {"x2", kTensor, kIn, 0x8000002, 255}, {"bias",
+    kTensor, kIn, 0x8000002, 255}, {"group", kString, kIn}, {"reduceOp", kString, kIn}, {"commTurn", kInt, kIn},
+    {"streamMode", kInt, kIn}, {"output", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs586[] = {{"x1", kTensor, kIn, 0x8000006, 255}, {"x2", kTensor, kIn, 0x8000006, 255}, {"bias",
+    kTensor, kIn, 0x8000003, 255}, {"x1Scale", kTensor, kIn, 0x8000003, 255}, {"x2Scale", kTensor, kIn, 0x8000203,
+    255}, {"quantScale", kTensor, kIn, 0x1, 255}, {"blockSize", kInt, kIn}, {"group", kString, kIn}, {"reduceOp",
+    kString, kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"groupSize", kInt, kIn}, {"commMode", kString,
+    kIn}, {"output", kTensor, kOut, 0x8000003, 255}, {"amaxOutOptional", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs587[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"mat2", kTensor, kIn, 0x8000003, 255},
+    {"out", kTensor, kOut, 0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs588[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"out", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs589[] = {{"self", kTensor, kIn, 0x800120b, 8}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn},
+    {"out", kTensor, kOut, 0x800120b, 255}, {"indices", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs590[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"kernelSize", kIntArray, kIn}, {"stride",
+    kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"out",
+    kTensor, kOut, 0x8000003, 255}, {"indices", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs591[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"indices", kTensor, kIn, 0x208, 255}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding",
+    kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"gradInput", kTensor, kOut, 0x8000003,
+    255}};
+constexpr ArgSpec kArgs592[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"kernelSize", kIntArray, kIn}, {"stride",
+    kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"out",
+    kTensor, kOut, 0x8000003, 255}, {"indices", kTensor, kOut, 0x4, 255}};
+constexpr ArgSpec kArgs593[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"indices", kTensor, kIn, 0x4, 255}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding",
+    kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"gradInput", kTensor, kOut, 0x8000003,
+    255}};
+constexpr ArgSpec kArgs594[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"kernelSize", kIntArray, kIn}, {"stride",
+    kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"out",
+    kTensor, kOut, 0x8000003, 255}, {"indices", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs595[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"indices", kTensor, kIn, 0x8, 255}, {"kernelSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding",
+    kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"ceilMode", kBool, kIn}, {"gradInput", kTensor, kOut, 0x8000003,
+    255}};
+constexpr ArgSpec kArgs596[] = {{"self", kTensor, kIn, 0xa5f, 255}, {"indices", kTensor, kIn, 0x208, 255},
+    {"outputSize", kIntArray, kIn}, {"out", kTensor, kOut, 0xa5f, 255}};
+constexpr ArgSpec kArgs597[] = {{"self", kTensor, kIn, 0xa5f, 255}, {"indices", kTensor, kIn, 0x208, 255},
+    {"outputSize", kIntArray, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"outRef", kTensor, kOut,
+    0xa5f, 255}};
+constexpr ArgSpec kArgs598[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"other", kTensor, kIn, 0x8001a5f, 8}, {"out",
+    kTensor, kOut, 0x8001a5f, 8}};
+constexpr ArgSpec kArgs599[] = {{"self", kTensor, kIn, 0x8030a5f, 8}, {"dim", kIntArray, kIn}, {"keepDim", kBool,
+    kIn}, {"dtype", kDataType, kIn}, {"out", kTensor, kOut, 0x8030a5f, 8}};
+constexpr ArgSpec kArgs600[] = {{"self", kTensor, kIn, 0x800025f, 255}, {"valuesOut", kTensor, kOut}};
+constexpr ArgSpec kArgs601[] = {{"self", kTensor, kIn, 0x800025f, 255}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn},
+    {"valuesOut", kTensor, kOut, 0x800025f, 255}, {"indicesOut", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs602[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"hRes", kTensor, kIn, 0x1, 255}, {"hOut",
+    kTensor, kIn, 0x8000002, 255}, {"hPost", kTensor, kIn, 0x1, 255}, {"out", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs603[] = {{"gradOutput", kTensor, kIn, 0x8000002, 255}, {"x", kTensor, kIn, 0x8000002, 255},
+    {"hRes", kTensor, kIn, 0x1, 255}, {"hOut", kTensor, kIn, 0x8000002, 255}, {"hPost", kTensor, kIn, 0x1, 255},
+    {"gradX", kTensor, kOut, 0x8000002, 255}, {"gradHRes", kTensor, kOut, 0x1, 255}, {"gradHOut", kTensor, kOut,
+    0x8000002, 255}, {"gradHPost", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs604[] = {{"x", kTensor, kIn}, {"phi", kTensor, kIn}, {"alpha", kTensor, kIn}, {"bias", kTensor,
     kIn}, {"gammaOptional", kTensor, kIn}, {"normEps", kDouble, kIn}, {"hcEps", kDouble, kIn}, {"hIn", kTensor, kOut},
     {"hPost", kTensor, kOut}, {"hRes", kTensor, kOut}, {"invRmsOptional", kTensor, kOut}, {"hMixOptional", kTensor,
@@ -1459,286 +1733,336 @@ constexpr ArgSpec kArgs608[] = {{"x", kTensor, kIn}, {"eps", kDouble, kIn}, {"nu
     kTensor, kOut}, {"normOut", kTensor, kOut}, {"sumOut", kTensor, kOut}};
 constexpr ArgSpec kArgs609[] = {{"gradOutput", kTensor, kIn}, {"normOut", kTensor, kIn}, {"sumOut", kTensor, kIn},
     {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs610[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs611[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn}, {"out", kTensor,
-    kOut}, {"indices", kTensor, kOut}};
-constexpr ArgSpec kArgs612[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs613[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs614[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs615[] = {{"tokenX", kTensor, kIn}, {"weightDq", kTensor, kIn}, {"weightUqQr", kTensor, kIn},
-    {"weightUk", kTensor, kIn}, {"weightDkvKr", kTensor, kIn}, {"rmsnormGammaCq", kTensor, kIn}, {"rmsnormGammaCkv",
-    kTensor, kIn}, {"ropeSin", kTensor, kIn}, {"ropeCos", kTensor, kIn}, {"cacheIndex", kTensor, kIn}, {"kvCacheRef",
-    kTensor, kInOut}, {"krCacheRef", kTensor, kInOut}, {"dequantScaleXOptional", kTensor, kIn},
-    {"dequantScaleWDqOptional", kTensor, kIn}, {"dequantScaleWUqQrOptional", kTensor, kIn},
-    {"dequantScaleWDkvKrOptional", kTensor, kIn}, {"quantScaleCkvOptional", kTensor, kIn}, {"quantScaleCkrOptional",
-    kTensor, kIn}, {"smoothScalesCqOptional", kTensor, kIn}, {"rmsnormEpsilonCq", kDouble, kIn}, {"rmsnormEpsilonCkv",
-    kDouble, kIn}, {"cacheModeOptional", kString, kIn}, {"queryOut", kTensor, kOut}, {"queryRopeOut", kTensor, kOut},
-    {"dequantScaleQNopeOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs616[] = {{"tokenX", kTensor, kIn}, {"weightDq", kTensor, kIn}, {"weightUqQr", kTensor, kIn},
-    {"weightUk", kTensor, kIn}, {"weightDkvKr", kTensor, kIn}, {"rmsnormGammaCq", kTensor, kIn}, {"rmsnormGammaCkv",
-    kTensor, kIn}, {"ropeSin", kTensor, kIn}, {"ropeCos", kTensor, kIn}, {"kvCacheRef", kTensor, kInOut},
-    {"krCacheRef", kTensor, kInOut}, {"cacheIndexOptional", kTensor, kIn}, {"dequantScaleXOptional", kTensor, kIn},
-    {"dequantScaleWDqOptional", kTensor, kIn}, {"dequantScaleWUqQrOptional", kTensor, kIn},
-    {"dequantScaleWDkvKrOptional", kTensor, kIn}, {"quantScaleCkvOptional", kTensor, kIn}, {"quantScaleCkrOptional",
-    kTensor, kIn}, {"smoothScalesCqOptional", kTensor, kIn}, {"actualSeqLenOptional", kTensor, kIn},
-    {"kNopeClipAlphaOptional", kTensor, kIn}, {"rmsnormEpsilonCq", kDouble, kIn}, {"rmsnormEpsilonCkv", kDouble, kIn},
-    {"cacheModeOptional", kString, kIn}, {"weightQuantMode", kInt, kIn}, {"kvCacheQuantMode", kInt, kIn},
-    {"queryQuantMode", kInt, kIn}, {"ckvkrRepoMode", kInt, kIn}, {"quantScaleRepoMode", kInt, kIn}, {"tileSize", kInt,
-    kIn}, {"qcQrScale", kDouble, kIn}, {"kcScale", kDouble, kIn}, {"queryOut", kTensor, kOut}, {"queryRopeOut",
-    kTensor, kOut}, {"dequantScaleQNopeOutOptional", kTensor, kOut}, {"queryNormOutOptional", kTensor, kOut},
-    {"dequantScaleQNormOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs617[] = {{"self", kTensor, kIn}, {"mat2", kTensor, kIn}, {"out", kTensor, kOut},
-    {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs618[] = {{"sortedExperts", kTensor, kIn}, {"numExperts", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs619[] = {{"expandX", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"expandIdx", kTensor, kIn},
-    {"epSendCounts", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"tpSendCounts", kTensor, kIn}, {"xActiveMask",
-    kTensor, kIn}, {"activationScale", kTensor, kIn}, {"weightScale", kTensor, kIn}, {"groupList", kTensor, kIn},
-    {"expandScales", kTensor, kIn}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn},
-    {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn},
-    {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs",
-    kInt, kIn}, {"outDtype", kInt, kIn}, {"commQuantMode", kInt, kIn}, {"groupListType", kInt, kIn}, {"x", kTensor,
+constexpr ArgSpec kArgs610[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"out", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs611[] = {{"self", kTensor, kIn, 0x800120b, 8}, {"dim", kInt, kIn}, {"keepdim", kBool, kIn},
+    {"out", kTensor, kOut, 0x800120b, 255}, {"indices", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs612[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"other", kTensor, kIn, 0x8001a5f, 255},
+    {"out", kTensor, kOut, 0x8001a5f, 255}};
+constexpr ArgSpec kArgs613[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs614[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs615[] = {{"tokenX", kTensor, kIn, 0x8000004, 255}, {"weightDq", kTensor, kIn, 0x8000004, 255},
+    {"weightUqQr", kTensor, kIn, 0x8000004, 255}, {"weightUk", kTensor, kIn, 0x8000000, 255}, {"weightDkvKr", kTensor,
+    kIn, 0x8000004, 255}, {"rmsnormGammaCq", kTensor, kIn, 0x8000000, 255}, {"rmsnormGammaCkv", kTensor, kIn,
+    0x8000000, 255}, {"ropeSin", kTensor, kIn, 0x8000000, 255}, {"ropeCos", kTensor, kIn, 0x8000000, 255},
+    {"cacheIndex", kTensor, kIn, 0x200, 255}, {"kvCacheRef", kTensor, kInOut, 0x8000004, 255}, {"krCacheRef", kTensor,
+    kInOut, 0x8000004, 255}, {"dequantScaleXOptional", kTensor, kIn, 0x1, 255}, {"dequantScaleWDqOptional", kTensor,
+    kIn, 0x1, 255}, {"dequantScaleWUqQrOptional", kTensor, kIn, 0x1, 255}, {"dequantScaleWDkvKrOptional", kTensor,
+    kIn, 0x1, 255}, {"quantScaleCkvOptional", kTensor, kIn, 0x1, 255}, {"quantScaleCkrOptional", kTensor, kIn, 0x1,
+    255}, {"smoothScalesCqOptional", kTensor, kIn, 0x1, 255}, {"rmsnormEpsilonCq", kDouble, kIn},
+    {"rmsnormEpsilonCkv", kDouble, kIn}, {"cacheModeOptional", kString, kIn}, {"queryOut", kTensor, kOut, 0x8000004,
+    255}, {"queryRopeOut", kTensor, kOut, 0x8000000, 255}, {"dequantScaleQNopeOutOptional", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs616[] = {{"tokenX", kTensor, kIn, 0x8000004, 255}, {"weightDq", kTensor, kIn, 0x8000004, 255},
+    {"weightUqQr", kTensor, kIn, 0x8000004, 255}, {"weightUk", kTensor, kIn, 0x8000000, 255}, {"weightDkvKr", kTensor,
+    kIn, 0x8000004, 255}, {"rmsnormGammaCq", kTensor, kIn, 0x8000000, 255}, {"rmsnormGammaCkv", kTensor, kIn,
+    0x8000000, 255}, {"ropeSin", kTensor, kIn, 0x8000000, 255}, {"ropeCos", kTensor, kIn, 0x8000000, 255},
+    {"kvCacheRef", kTensor, kInOut, 0x8000004, 255}, {"krCacheRef", kTensor, kInOut, 0x8000004, 255},
+    {"cacheIndexOptional", kTensor, kIn, 0x200, 255}, {"dequantScaleXOptional", kTensor, kIn, 0x1, 255},
+    {"dequantScaleWDqOptional", kTensor, kIn, 0x1, 255}, {"dequantScaleWUqQrOptional", kTensor, kIn, 0x1, 255},
+    {"dequantScaleWDkvKrOptional", kTensor, kIn, 0x1, 255}, {"quantScaleCkvOptional", kTensor, kIn, 0x1, 255},
+    {"quantScaleCkrOptional", kTensor, kIn, 0x1, 255}, {"smoothScalesCqOptional", kTensor, kIn, 0x1, 255},
+    {"actualSeqLenOptional", kTensor, kIn, 0x8, 255}, {"kNopeClipAlphaOptional", kTensor, kIn, 0x1, 255},
+    {"rmsnormEpsilonCq", kDouble, kIn}, {"rmsnormEpsilonCkv", kDouble, kIn}, {"cacheModeOptional", kString, kIn},
+    {"weightQuantMode", kInt, kIn}, {"kvCacheQuantMode", kInt, kIn}, {"queryQuantMode", kInt, kIn}, {"ckvkrRepoMode",
+    kInt, kIn}, {"quantScaleRepoMode", kInt, kIn}, {"tileSize", kInt, kIn}, {"qcQrScale", kDouble, kIn}, {"kcScale",
+    kDouble, kIn}, {"queryOut", kTensor, kOut, 0x8000004, 255}, {"queryRopeOut", kTensor, kOut, 0x8000000, 255},
+    {"dequantScaleQNopeOutOptional", kTensor, kOut, 0x1, 255}, {"queryNormOutOptional", kTensor, kOut, 0x8000004,
+    255}, {"dequantScaleQNormOutOptional", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs617[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"mat2", kTensor, kIn, 0x8000003, 255},
+    {"out", kTensor, kOut, 0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs618[] = {{"sortedExperts", kTensor, kIn, 0x8, 255}, {"numExperts", kInt, kIn}, {"out", kTensor,
     kOut}};
-constexpr ArgSpec kArgs620[] = {{"expandX", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"assistInfoForCombine",
-    kTensor, kIn}, {"epSendCounts", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"residualX", kTensor, kIn},
-    {"gamma", kTensor, kIn}, {"tpSendCountsOptional", kTensor, kIn}, {"xActiveMaskOptional", kTensor, kIn},
+constexpr ArgSpec kArgs619[] = {{"expandX", kTensor, kIn, 0x8000002, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"expandIdx", kTensor, kIn, 0x8, 255}, {"epSendCounts", kTensor, kIn, 0x8, 255}, {"expertScales", kTensor, kIn,
+    0x1, 255}, {"tpSendCounts", kTensor, kIn, 0x8, 255}, {"xActiveMask", kTensor, kIn}, {"activationScale", kTensor,
+    kIn}, {"weightScale", kTensor, kIn}, {"groupList", kTensor, kIn}, {"expandScales", kTensor, kIn, 0x1, 255},
+    {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn},
+    {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn},
+    {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs", kInt, kIn}, {"outDtype", kInt,
+    kIn}, {"commQuantMode", kInt, kIn}, {"groupListType", kInt, kIn}, {"x", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs620[] = {{"expandX", kTensor, kIn, 0x8000000, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"assistInfoForCombine", kTensor, kIn, 0x8, 255}, {"epSendCounts", kTensor, kIn, 0x8, 255}, {"expertScales",
+    kTensor, kIn, 0x1, 255}, {"residualX", kTensor, kIn, 0x8000000, 255}, {"gamma", kTensor, kIn, 0x8000000, 255},
+    {"tpSendCountsOptional", kTensor, kIn, 0x8, 255}, {"xActiveMaskOptional", kTensor, kIn, 0x1000, 255},
     {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional", kTensor, kIn}, {"groupListOptional", kTensor,
-    kIn}, {"expandScalesOptional", kTensor, kIn}, {"sharedExpertXOptional", kTensor, kIn}, {"groupEp", kString, kIn},
-    {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn},
-    {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt,
-    kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs", kInt, kIn}, {"outDtype", kInt, kIn}, {"commQuantMode",
-    kInt, kIn}, {"groupListType", kInt, kIn}, {"commAlg", kString, kIn}, {"normEps", kDouble, kIn}, {"yOut", kTensor,
-    kOut}, {"rstdOut", kTensor, kOut}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs621[] = {{"expandX", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"assistInfoForCombine",
-    kTensor, kIn}, {"epSendCounts", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"residualX", kTensor, kIn},
-    {"gamma", kTensor, kIn}, {"tpSendCountsOptional", kTensor, kIn}, {"xActiveMaskOptional", kTensor, kIn},
+    kIn}, {"expandScalesOptional", kTensor, kIn}, {"sharedExpertXOptional", kTensor, kIn, 0x8000000, 255}, {"groupEp",
+    kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp",
+    kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn},
+    {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs", kInt, kIn}, {"outDtype", kInt,
+    kIn}, {"commQuantMode", kInt, kIn}, {"groupListType", kInt, kIn}, {"commAlg", kString, kIn}, {"normEps", kDouble,
+    kIn}, {"yOut", kTensor, kOut, 0x8000000, 255}, {"rstdOut", kTensor, kOut, 0x1, 255}, {"xOut", kTensor, kOut,
+    0x8000000, 255}};
+constexpr ArgSpec kArgs621[] = {{"expandX", kTensor, kIn, 0x8000000, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"assistInfoForCombine", kTensor, kIn, 0x8, 255}, {"epSendCounts", kTensor, kIn, 0x8, 255}, {"expertScales",
+    kTensor, kIn, 0x1, 255}, {"residualX", kTensor, kIn, 0x8000000, 255}, {"gamma", kTensor, kIn, 0x8000000, 255},
+    {"tpSendCountsOptional", kTensor, kIn, 0x8, 255}, {"xActiveMaskOptional", kTensor, kIn, 0x1000, 255},
     {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional", kTensor, kIn}, {"groupListOptional", kTensor,
-    kIn}, {"expandScalesOptional", kTensor, kIn}, {"sharedExpertXOptional", kTensor, kIn}, {"elasticInfoOptional",
-    kTensor, kIn}, {"oriXOptional", kTensor, kIn}, {"constExpertAlpha1Optional", kTensor, kIn},
-    {"constExpertAlpha2Optional", kTensor, kIn}, {"constExpertVOptional", kTensor, kIn}, {"groupEp", kString, kIn},
+    kIn}, {"expandScalesOptional", kTensor, kIn}, {"sharedExpertXOptional", kTensor, kIn, 0x8000000, 255},
+    {"elasticInfoOptional", kTensor, kIn, 0x8, 255}, {"oriXOptional", kTensor, kIn, 0x8000000, 255},
+    {"constExpertAlpha1Optional", kTensor, kIn, 0x8000000, 255}, {"constExpertAlpha2Optional", kTensor, kIn,
+    0x8000000, 255}, {"constExpertVOptional", kTensor, kIn, 0x8000000, 255}, {"groupEp", kString, kIn},
     {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn},
     {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt,
     kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs", kInt, kIn}, {"outDtype", kInt, kIn}, {"commQuantMode",
     kInt, kIn}, {"groupListType", kInt, kIn}, {"commAlg", kString, kIn}, {"normEps", kDouble, kIn}, {"zeroExpertNum",
-    kInt, kIn}, {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn}, {"yOut", kTensor, kOut}, {"rstdOut",
-    kTensor, kOut}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs622[] = {{"expandX", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"assistInfoForCombine",
-    kTensor, kIn}, {"epSendCounts", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"tpSendCountsOptional", kTensor,
-    kIn}, {"xActiveMaskOptional", kTensor, kIn}, {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional",
-    kTensor, kIn}, {"groupListOptional", kTensor, kIn}, {"expandScalesOptional", kTensor, kIn},
-    {"sharedExpertXOptional", kTensor, kIn}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt,
-    kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn},
+    kInt, kIn}, {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn}, {"yOut", kTensor, kOut, 0x8000000, 255},
+    {"rstdOut", kTensor, kOut, 0x1, 255}, {"xOut", kTensor, kOut, 0x8000000, 255}};
+constexpr ArgSpec kArgs622[] = {{"expandX", kTensor, kIn, 0x8000002, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"assistInfoForCombine", kTensor, kIn, 0x8, 255}, {"epSendCounts", kTensor, kIn, 0x8, 255}, {"expertScales",
+    kTensor, kIn, 0x1, 255}, {"tpSendCountsOptional", kTensor, kIn, 0x8, 255}, {"xActiveMaskOptional", kTensor, kIn,
+    0x1000, 255}, {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional", kTensor, kIn},
+    {"groupListOptional", kTensor, kIn}, {"expandScalesOptional", kTensor, kIn, 0x1, 255}, {"sharedExpertXOptional",
+    kTensor, kIn, 0x8000002, 255}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn},
+    {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn},
     {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs",
     kInt, kIn}, {"outDtype", kInt, kIn}, {"commQuantMode", kInt, kIn}, {"groupListType", kInt, kIn}, {"commAlg",
-    kString, kIn}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs623[] = {{"expandX", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"assistInfoForCombine",
-    kTensor, kIn}, {"epSendCounts", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"tpSendCountsOptional", kTensor,
-    kIn}, {"xActiveMaskOptional", kTensor, kIn}, {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional",
-    kTensor, kIn}, {"groupListOptional", kTensor, kIn}, {"expandScalesOptional", kTensor, kIn},
-    {"sharedExpertXOptional", kTensor, kIn}, {"elasticInfoOptional", kTensor, kIn}, {"oriXOptional", kTensor, kIn},
-    {"constExpertAlpha1Optional", kTensor, kIn}, {"constExpertAlpha2Optional", kTensor, kIn}, {"constExpertVOptional",
-    kTensor, kIn}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum",
-    kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType",
-    kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs", kInt, kIn},
-    {"outDtype", kInt, kIn}, {"commQuantMode", kInt, kIn}, {"groupListType", kInt, kIn}, {"commAlg", kString, kIn},
-    {"zeroExpertNum", kInt, kIn}, {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs624[] = {{"expandX", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"assistInfoForCombine",
-    kTensor, kIn}, {"epSendCounts", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"tpSendCountsOptional", kTensor,
-    kIn}, {"xActiveMaskOptional", kTensor, kIn}, {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional",
-    kTensor, kIn}, {"groupListOptional", kTensor, kIn}, {"expandScalesOptional", kTensor, kIn},
-    {"sharedExpertXOptional", kTensor, kIn}, {"elasticInfoOptional", kTensor, kIn}, {"oriXOptional", kTensor, kIn},
-    {"constExpertAlpha1Optional", kTensor, kIn}, {"constExpertAlpha2Optional", kTensor, kIn}, {"constExpertVOptional",
-    kTensor, kIn}, {"performanceInfoOptional", kTensor, kIn}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn},
-    {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn},
-    {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum",
-    kInt, kIn}, {"globalBs", kInt, kIn}, {"outDtype", kInt, kIn}, {"commQuantMode", kInt, kIn}, {"groupListType",
-    kInt, kIn}, {"commAlg", kString, kIn}, {"zeroExpertNum", kInt, kIn}, {"copyExpertNum", kInt, kIn},
-    {"constExpertNum", kInt, kIn}, {"xOut", kTensor, kOut}};
-constexpr ArgSpec kArgs625[] = {{"x", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"scales", kTensor, kIn},
-    {"xActiveMask", kTensor, kIn}, {"expertScales", kTensor, kIn}, {"groupEp", kString, kIn}, {"epWorldSize", kInt,
-    kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn},
-    {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum",
-    kInt, kIn}, {"quantMode", kInt, kIn}, {"globalBs", kInt, kIn}, {"expertTokenNumsType", kInt, kIn}, {"expandX",
-    kTensor, kOut}, {"dynamicScales", kTensor, kOut}, {"expandIdx", kTensor, kOut}, {"expertTokenNums", kTensor,
-    kOut}, {"epRecvCounts", kTensor, kOut}, {"tpRecvCounts", kTensor, kOut}, {"expandScales", kTensor, kOut}};
-constexpr ArgSpec kArgs626[] = {{"x", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"scalesOptional", kTensor, kIn},
-    {"xActiveMaskOptional", kTensor, kIn}, {"expertScalesOptional", kTensor, kIn}, {"groupEp", kString, kIn},
+    kString, kIn}, {"xOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs623[] = {{"expandX", kTensor, kIn, 0x8000002, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"assistInfoForCombine", kTensor, kIn, 0x8, 255}, {"epSendCounts", kTensor, kIn, 0x8, 255}, {"expertScales",
+    kTensor, kIn, 0x1, 255}, {"tpSendCountsOptional", kTensor, kIn, 0x8, 255}, {"xActiveMaskOptional", kTensor, kIn,
+    0x1000, 255}, {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional", kTensor, kIn},
+    {"groupListOptional", kTensor, kIn}, {"expandScalesOptional", kTensor, kIn, 0x1, 255}, {"sharedExpertXOptional",
+    kTensor, kIn, 0x8000002, 255}, {"elasticInfoOptional", kTensor, kIn, 0x8, 255}, {"oriXOptional", kTensor, kIn,
+    0x8000002, 255}, {"constExpertAlpha1Optional", kTensor, kIn, 0x8000002, 255}, {"constExpertAlpha2Optional",
+    kTensor, kIn, 0x8000002, 255}, {"constExpertVOptional", kTensor, kIn, 0x8000002, 255}, {"groupEp", kString, kIn},
     {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn},
     {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt,
-    kIn}, {"sharedExpertRankNum", kInt, kIn}, {"quantMode", kInt, kIn}, {"globalBs", kInt, kIn},
-    {"expertTokenNumsType", kInt, kIn}, {"commAlg", kString, kIn}, {"expandXOut", kTensor, kOut}, {"dynamicScalesOut",
-    kTensor, kOut}, {"assistInfoForCombineOut", kTensor, kOut}, {"expertTokenNumsOut", kTensor, kOut},
-    {"epRecvCountsOut", kTensor, kOut}, {"tpRecvCountsOut", kTensor, kOut}, {"expandScalesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs627[] = {{"x", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"scalesOptional", kTensor, kIn},
-    {"xActiveMaskOptional", kTensor, kIn}, {"expertScalesOptional", kTensor, kIn}, {"elasticInfoOptional", kTensor,
-    kIn}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn},
-    {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn},
+    kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs", kInt, kIn}, {"outDtype", kInt, kIn}, {"commQuantMode",
+    kInt, kIn}, {"groupListType", kInt, kIn}, {"commAlg", kString, kIn}, {"zeroExpertNum", kInt, kIn},
+    {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn}, {"xOut", kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs624[] = {{"expandX", kTensor, kIn, 0x8000002, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"assistInfoForCombine", kTensor, kIn, 0x8, 255}, {"epSendCounts", kTensor, kIn, 0x8, 255}, {"expertScales",
+    kTensor, kIn, 0x1, 255}, {"tpSendCountsOptional", kTensor, kIn, 0x8, 255}, {"xActiveMaskOptional", kTensor, kIn,
+    0x1000, 255}, {"activationScaleOptional", kTensor, kIn}, {"weightScaleOptional", kTensor, kIn},
+    {"groupListOptional", kTensor, kIn}, {"expandScalesOptional", kTensor, kIn, 0x1, 255}, {"sharedExpertXOptional",
+    kTensor, kIn, 0x8000002, 255}, {"elasticInfoOptional", kTensor, kIn, 0x8, 255}, {"oriXOptional", kTensor, kIn,
+    0x8000002, 255}, {"constExpertAlpha1Optional", kTensor, kIn, 0x8000002, 255}, {"constExpertAlpha2Optional",
+    kTensor, kIn, 0x8000002, 255}, {"constExpertVOptional", kTensor, kIn, 0x8000002, 255}, {"performanceInfoOptional",
+    kTensor, kIn, 0x200, 255}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn},
+    {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn},
+    {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"globalBs",
+    kInt, kIn}, {"outDtype", kInt, kIn}, {"commQuantMode", kInt, kIn}, {"groupListType", kInt, kIn}, {"commAlg",
+    kString, kIn}, {"zeroExpertNum", kInt, kIn}, {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn}, {"xOut",
+    kTensor, kOut, 0x8000002, 255}};
+constexpr ArgSpec kArgs625[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"expertIds", kTensor, kIn, 0x8, 255}, {"scales",
+    kTensor, kIn, 0x1, 255}, {"xActiveMask", kTensor, kIn}, {"expertScales", kTensor, kIn, 0x1, 255}, {"groupEp",
+    kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp",
+    kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn},
+    {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"quantMode", kInt, kIn}, {"globalBs", kInt,
+    kIn}, {"expertTokenNumsType", kInt, kIn}, {"expandX", kTensor, kOut, 0x8000006, 255}, {"dynamicScales", kTensor,
+    kOut, 0x1, 255}, {"expandIdx", kTensor, kOut, 0x8, 255}, {"expertTokenNums", kTensor, kOut, 0x200, 255},
+    {"epRecvCounts", kTensor, kOut, 0x8, 255}, {"tpRecvCounts", kTensor, kOut, 0x8, 255}, {"expandScales", kTensor,
+    kOut, 0x1, 255}};
+constexpr ArgSpec kArgs626[] = {{"x", kTensor, kIn, 0x800000a, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"scalesOptional", kTensor, kIn, 0x1, 255}, {"xActiveMaskOptional", kTensor, kIn, 0x1000, 255},
+    {"expertScalesOptional", kTensor, kIn, 0x1, 255}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn},
+    {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn},
+    {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum",
+    kInt, kIn}, {"quantMode", kInt, kIn}, {"globalBs", kInt, kIn}, {"expertTokenNumsType", kInt, kIn}, {"commAlg",
+    kString, kIn}, {"expandXOut", kTensor, kOut, 0x800000e, 255}, {"dynamicScalesOut", kTensor, kOut, 0x1, 255},
+    {"assistInfoForCombineOut", kTensor, kOut, 0x8, 255}, {"expertTokenNumsOut", kTensor, kOut, 0x200, 255},
+    {"epRecvCountsOut", kTensor, kOut, 0x8, 255}, {"tpRecvCountsOut", kTensor, kOut}, {"expandScalesOut", kTensor,
+    kOut, 0x1, 255}};
+constexpr ArgSpec kArgs627[] = {{"x", kTensor, kIn, 0x800000a, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"scalesOptional", kTensor, kIn, 0x1, 255}, {"xActiveMaskOptional", kTensor, kIn, 0x1000, 255},
+    {"expertScalesOptional", kTensor, kIn, 0x1, 255}, {"elasticInfoOptional", kTensor, kIn, 0x8, 255}, {"groupEp",
+    kString, kIn}, {"epWorldSize", kInt, kIn}, {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp",
+    kString, kIn}, {"tpWorldSize", kInt, kIn}, {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn},
     {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum", kInt, kIn}, {"quantMode", kInt, kIn}, {"globalBs", kInt,
     kIn}, {"expertTokenNumsType", kInt, kIn}, {"commAlg", kString, kIn}, {"zeroExpertNum", kInt, kIn},
-    {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn}, {"expandXOut", kTensor, kOut}, {"dynamicScalesOut",
-    kTensor, kOut}, {"assistInfoForCombineOut", kTensor, kOut}, {"expertTokenNumsOut", kTensor, kOut},
-    {"epRecvCountsOut", kTensor, kOut}, {"tpRecvCountsOut", kTensor, kOut}, {"expandScalesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs628[] = {{"x", kTensor, kIn}, {"expertIds", kTensor, kIn}, {"scalesOptional", kTensor, kIn},
-    {"xActiveMaskOptional", kTensor, kIn}, {"expertScalesOptional", kTensor, kIn}, {"elasticInfoOptional", kTensor,
-    kIn}, {"performanceInfoOptional", kTensor, kIn}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn},
+    {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn}, {"expandXOut", kTensor, kOut, 0x800000e, 255},
+    {"dynamicScalesOut", kTensor, kOut, 0x1, 255}, {"assistInfoForCombineOut", kTensor, kOut, 0x8, 255},
+    {"expertTokenNumsOut", kTensor, kOut, 0x200, 255}, {"epRecvCountsOut", kTensor, kOut, 0x8, 255},
+    {"tpRecvCountsOut", kTensor, kOut, 0x8, 255}, {"expandScalesOut", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs628[] = {{"x", kTensor, kIn, 0x800000a, 255}, {"expertIds", kTensor, kIn, 0x8, 255},
+    {"scalesOptional", kTensor, kIn, 0x1, 255}, {"xActiveMaskOptional", kTensor, kIn, 0x1000, 255},
+    {"expertScalesOptional", kTensor, kIn, 0x1, 255}, {"elasticInfoOptional", kTensor, kIn, 0x8, 255},
+    {"performanceInfoOptional", kTensor, kIn, 0x200, 255}, {"groupEp", kString, kIn}, {"epWorldSize", kInt, kIn},
     {"epRankId", kInt, kIn}, {"moeExpertNum", kInt, kIn}, {"groupTp", kString, kIn}, {"tpWorldSize", kInt, kIn},
     {"tpRankId", kInt, kIn}, {"expertShardType", kInt, kIn}, {"sharedExpertNum", kInt, kIn}, {"sharedExpertRankNum",
     kInt, kIn}, {"quantMode", kInt, kIn}, {"globalBs", kInt, kIn}, {"expertTokenNumsType", kInt, kIn}, {"commAlg",
     kString, kIn}, {"zeroExpertNum", kInt, kIn}, {"copyExpertNum", kInt, kIn}, {"constExpertNum", kInt, kIn},
-    {"expandXOut", kTensor, kOut}, {"dynamicScalesOut", kTensor, kOut}, {"assistInfoForCombineOut", kTensor, kOut},
-    {"expertTokenNumsOut", kTensor, kOut}, {"epRecvCountsOut", kTensor, kOut}, {"tpRecvCountsOut", kTensor, kOut},
-    {"expandScalesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs629[] = {{"expandedX", kTensor, kIn}, {"x1", kTensor, kIn}, {"x2Optional", kTensor, kIn},
-    {"bias", kTensor, kIn}, {"scales", kTensor, kIn}, {"expandedRowIdx", kTensor, kIn}, {"expandedExpertIdx", kTensor,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs630[] = {{"expandedX", kTensor, kIn}, {"expandedRowIdx", kTensor, kIn}, {"x1Optional", kTensor,
-    kIn}, {"x2Optional", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"scalesOptional", kTensor, kIn},
-    {"expertIdxOptional", kTensor, kIn}, {"dropPadMode", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs631[] = {{"expandedX", kTensor, kIn}, {"expandedRowIdx", kTensor, kIn}, {"x1Optional", kTensor,
-    kIn}, {"x2Optional", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"scalesOptional", kTensor, kIn},
-    {"expertIdxOptional", kTensor, kIn}, {"xOptional", kTensor, kIn}, {"a1Optional", kTensor, kIn}, {"a2Optional",
-    kTensor, kIn}, {"vOptional", kTensor, kIn}, {"dropPadMode", kInt, kIn}, {"zeroExpertRange", kIntArray, kIn},
-    {"copyExpertRange", kIntArray, kIn}, {"constantExpertRange", kIntArray, kIn}, {"k", kInt, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs632[] = {{"x", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"k", kInt, kIn}, {"kGroup",
-    kInt, kIn}, {"groupCount", kInt, kIn}, {"groupSelectMode", kInt, kIn}, {"renorm", kInt, kIn}, {"normType", kInt,
-    kIn}, {"outFlag", kBool, kIn}, {"routedScalingFactor", kDouble, kIn}, {"eps", kDouble, kIn}, {"yOut", kTensor,
-    kOut}, {"expertIdxOut", kTensor, kOut}, {"outOut", kTensor, kOut}};
-constexpr ArgSpec kArgs633[] = {{"xNorm", kTensor, kIn}, {"gradY", kTensor, kIn}, {"expertIdx", kTensor, kIn},
-    {"renorm", kInt, kIn}, {"normType", kInt, kIn}, {"routedScalingFactor", kDouble, kIn}, {"eps", kDouble, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs634[] = {{"x", kTensor, kIn}, {"finishedOptional", kTensor, kIn}, {"k", kInt, kIn}, {"yOut",
-    kTensor, kOut}, {"expertIdxOut", kTensor, kOut}, {"rowIdxOut", kTensor, kOut}};
-constexpr ArgSpec kArgs635[] = {{"x", kTensor, kIn}, {"finishedOptional", kTensor, kIn}, {"k", kInt, kIn}, {"renorm",
-    kInt, kIn}, {"outputSoftmaxResultFlag", kBool, kIn}, {"yOut", kTensor, kOut}, {"expertIdxOut", kTensor, kOut},
-    {"softmaxResultOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs636[] = {{"x", kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"inputIdsOptional", kTensor,
-    kIn}, {"tid2eidOptional", kTensor, kIn}, {"k", kInt, kIn}, {"kGroup", kInt, kIn}, {"groupCount", kInt, kIn},
-    {"groupSelectMode", kInt, kIn}, {"renorm", kInt, kIn}, {"normType", kInt, kIn}, {"outFlag", kBool, kIn},
-    {"routedScalingFactor", kDouble, kIn}, {"eps", kDouble, kIn}, {"yOut", kTensor, kOut}, {"expertIdxOut", kTensor,
-    kOut}, {"outOut", kTensor, kOut}};
-constexpr ArgSpec kArgs637[] = {{"x", kTensor, kIn}, {"rowIdx", kTensor, kIn}, {"expertIdx", kTensor, kIn},
-    {"activeNum", kInt, kIn}, {"expandedXOut", kTensor, kOut}, {"expandedRowIdxOut", kTensor, kOut},
-    {"expandedExpertIdxOut", kTensor, kOut}};
-constexpr ArgSpec kArgs638[] = {{"x", kTensor, kIn}, {"expertIdx", kTensor, kIn}, {"scaleOptional", kTensor, kIn},
-    {"offsetOptional", kTensor, kIn}, {"activeNum", kInt, kIn}, {"expertCapacity", kInt, kIn}, {"expertNum", kInt,
-    kIn}, {"dropPadMode", kInt, kIn}, {"expertTokensCountOrCumsumFlag", kInt, kIn}, {"expertTokensBeforeCapacityFlag",
-    kBool, kIn}, {"quantMode", kInt, kIn}, {"expandedXOut", kTensor, kOut}, {"expandedRowIdxOut", kTensor, kOut},
-    {"expertTokensCountOrCumsumOutOptional", kTensor, kOut}, {"expertTokensBeforeCapacityOutOptional", kTensor, kOut},
-    {"dynamicQuantScaleOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs639[] = {{"x", kTensor, kIn}, {"expertIdx", kTensor, kIn}, {"activeNumOptional", kInt, kIn},
-    {"expertCapacityOptional", kInt, kIn}, {"expertNumOptional", kInt, kIn}, {"dropPadModeOptional", kInt, kIn},
-    {"expertTokensCountOrCumsumFlagOptional", kInt, kIn}, {"expertTokensBeforeCapacityFlagOptional", kBool, kIn},
-    {"expandedXOut", kTensor, kOut}, {"expandedRowIdxOut", kTensor, kOut}, {"expertTokensCountOrCumsumOutOptional",
-    kTensor, kOut}, {"expertTokensBeforeCapacityOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs640[] = {{"x", kTensor, kIn}, {"expertIdx", kTensor, kIn}, {"scaleOptional", kTensor, kIn},
-    {"offsetOptional", kTensor, kIn}, {"activeNum", kInt, kIn}, {"expertCapacity", kInt, kIn}, {"expertNum", kInt,
-    kIn}, {"dropPadMode", kInt, kIn}, {"expertTokensNumType", kInt, kIn}, {"expertTokensNumFlag", kBool, kIn},
-    {"quantMode", kInt, kIn}, {"activeExpertRangeOptional", kIntArray, kIn}, {"rowIdxType", kInt, kIn},
-    {"expandedXOut", kTensor, kOut}, {"expandedRowIdxOut", kTensor, kOut}, {"expertTokensCountOrCumsumOut", kTensor,
-    kOut}, {"expandedScaleOut", kTensor, kOut}};
-constexpr ArgSpec kArgs641[] = {{"tokens", kTensor, kIn}, {"expertTokenNumPerRank", kTensor, kIn},
-    {"perTokenScalesOptional", kTensor, kIn}, {"expertTokenNumType", kInt, kIn}, {"idxType", kInt, kIn},
-    {"permuteTokensOut", kTensor, kOut}, {"permutePerTokenScalesOut", kTensor, kOut}, {"permuteTokenIdxOut", kTensor,
-    kOut}, {"expertTokenNumOut", kTensor, kOut}};
-constexpr ArgSpec kArgs642[] = {{"tokens", kTensor, kIn}, {"indices", kTensor, kIn}, {"numOutTokens", kInt, kIn},
-    {"paddedMode", kBool, kIn}, {"permuteTokensOut", kTensor, kOut}, {"sortedIndicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs643[] = {{"permutedOutputGrad", kTensor, kIn}, {"sortedIndices", kTensor, kIn}, {"numTopk",
-    kInt, kIn}, {"paddedMode", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs644[] = {{"tokens", kTensor, kIn}, {"routingMap", kTensor, kIn}, {"probsOptional", kTensor,
-    kIn}, {"numOutTokens", kInt, kIn}, {"dropAndPad", kBool, kIn}, {"permuteTokensOut", kTensor, kOut},
-    {"permuteProbsOutOptional", kTensor, kOut}, {"sortedIndicesOut", kTensor, kOut}};
+    {"expandXOut", kTensor, kOut, 0x800000e, 255}, {"dynamicScalesOut", kTensor, kOut, 0x1, 255},
+    {"assistInfoForCombineOut", kTensor, kOut, 0x8, 255}, {"expertTokenNumsOut", kTensor, kOut, 0x200, 255},
+    {"epRecvCountsOut", kTensor, kOut, 0x8, 255}, {"tpRecvCountsOut", kTensor, kOut, 0x8, 255}, {"expandScalesOut",
+    kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs629[] = {{"expandedX", kTensor, kIn, 0x8000003, 255}, {"x1", kTensor, kIn, 0x8000003, 255},
+    {"x2Optional", kTensor, kIn, 0x8000003, 255}, {"bias", kTensor, kIn, 0x8000003, 255}, {"scales", kTensor, kIn,
+    0x8000003, 255}, {"expandedRowIdx", kTensor, kIn, 0x8, 255}, {"expandedExpertIdx", kTensor, kIn, 0x8, 255},
+    {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs630[] = {{"expandedX", kTensor, kIn, 0x8000003, 255}, {"expandedRowIdx", kTensor, kIn, 0x8,
+    255}, {"x1Optional", kTensor, kIn, 0x8000003, 255}, {"x2Optional", kTensor, kIn, 0x8000003, 255}, {"biasOptional",
+    kTensor, kIn, 0x8000003, 255}, {"scalesOptional", kTensor, kIn, 0x8000003, 255}, {"expertIdxOptional", kTensor,
+    kIn, 0x8, 255}, {"dropPadMode", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs631[] = {{"expandedX", kTensor, kIn, 0x8000003, 255}, {"expandedRowIdx", kTensor, kIn, 0x8,
+    255}, {"x1Optional", kTensor, kIn, 0x8000003, 255}, {"x2Optional", kTensor, kIn, 0x8000003, 255}, {"biasOptional",
+    kTensor, kIn, 0x8000003, 255}, {"scalesOptional", kTensor, kIn, 0x8000003, 255}, {"expertIdxOptional", kTensor,
+    kIn, 0x8, 255}, {"xOptional", kTensor, kIn, 0x8000003, 255}, {"a1Optional", kTensor, kIn}, {"a2Optional", kTensor,
+    kIn}, {"vOptional", kTensor, kIn, 0x8000003, 255}, {"dropPadMode", kInt, kIn}, {"zeroExpertRange", kIntArray,
+    kIn}, {"copyExpertRange", kIntArray, kIn}, {"constantExpertRange", kIntArray, kIn}, {"k", kInt, kIn}, {"out",
+    kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs632[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"biasOptional", kTensor, kIn, 0x8000003, 255},
+    {"k", kInt, kIn}, {"kGroup", kInt, kIn}, {"groupCount", kInt, kIn}, {"groupSelectMode", kInt, kIn}, {"renorm",
+    kInt, kIn}, {"normType", kInt, kIn}, {"outFlag", kBool, kIn}, {"routedScalingFactor", kDouble, kIn}, {"eps",
+    kDouble, kIn}, {"yOut", kTensor, kOut, 0x8000003, 255}, {"expertIdxOut", kTensor, kOut, 0x8, 255}, {"outOut",
+    kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs633[] = {{"xNorm", kTensor, kIn, 0x1, 255}, {"gradY", kTensor, kIn, 0x8000003, 255},
+    {"expertIdx", kTensor, kIn, 0x8, 255}, {"renorm", kInt, kIn}, {"normType", kInt, kIn}, {"routedScalingFactor",
+    kDouble, kIn}, {"eps", kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs634[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"finishedOptional", kTensor, kIn, 0x1000, 255},
+    {"k", kInt, kIn}, {"yOut", kTensor, kOut, 0x8000003, 255}, {"expertIdxOut", kTensor, kOut, 0x8, 255},
+    {"rowIdxOut", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs635[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"finishedOptional", kTensor, kIn, 0x1000, 255},
+    {"k", kInt, kIn}, {"renorm", kInt, kIn}, {"outputSoftmaxResultFlag", kBool, kIn}, {"yOut", kTensor, kOut,
+    0x8000003, 255}, {"expertIdxOut", kTensor, kOut, 0x8, 255}, {"softmaxResultOutOptional", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs636[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"biasOptional", kTensor, kIn, 0x8000003, 255},
+    {"inputIdsOptional", kTensor, kIn, 0x208, 255}, {"tid2eidOptional", kTensor, kIn, 0x208, 255}, {"k", kInt, kIn},
+    {"kGroup", kInt, kIn}, {"groupCount", kInt, kIn}, {"groupSelectMode", kInt, kIn}, {"renorm", kInt, kIn},
+    {"normType", kInt, kIn}, {"outFlag", kBool, kIn}, {"routedScalingFactor", kDouble, kIn}, {"eps", kDouble, kIn},
+    {"yOut", kTensor, kOut, 0x8000003, 255}, {"expertIdxOut", kTensor, kOut, 0x8, 255}, {"outOut", kTensor, kOut, 0x1,
+    255}};
+constexpr ArgSpec kArgs637[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"rowIdx", kTensor, kIn, 0x8, 255}, {"expertIdx",
+    kTensor, kIn, 0x8, 255}, {"activeNum", kInt, kIn}, {"expandedXOut", kTensor, kOut, 0x8000003, 255},
+    {"expandedRowIdxOut", kTensor, kOut, 0x8, 255}, {"expandedExpertIdxOut", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs638[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"expertIdx", kTensor, kIn, 0x8, 255},
+    {"scaleOptional", kTensor, kIn, 0x1, 255}, {"offsetOptional", kTensor, kIn, 0x1, 255}, {"activeNum", kInt, kIn},
+    {"expertCapacity", kInt, kIn}, {"expertNum", kInt, kIn}, {"dropPadMode", kInt, kIn},
+    {"expertTokensCountOrCumsumFlag", kInt, kIn}, {"expertTokensBeforeCapacityFlag", kBool, kIn}, {"quantMode", kInt,
+    kIn}, {"expandedXOut", kTensor, kOut, 0x20000004, 255}, {"expandedRowIdxOut", kTensor, kOut, 0x8, 255},
+    {"expertTokensCountOrCumsumOutOptional", kTensor, kOut, 0x8, 255}, {"expertTokensBeforeCapacityOutOptional",
+    kTensor, kOut, 0x8, 255}, {"dynamicQuantScaleOutOptional", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs639[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"expertIdx", kTensor, kIn, 0x208, 255},
+    {"activeNumOptional", kInt, kIn}, {"expertCapacityOptional", kInt, kIn}, {"expertNumOptional", kInt, kIn},
+    {"dropPadModeOptional", kInt, kIn}, {"expertTokensCountOrCumsumFlagOptional", kInt, kIn},
+    {"expertTokensBeforeCapacityFlagOptional", kBool, kIn}, {"expandedXOut", kTensor, kOut, 0x8000003, 255},
+    {"expandedRowIdxOut", kTensor, kOut, 0x8, 255}, {"expertTokensCountOrCumsumOutOptional", kTensor, kOut},
+    {"expertTokensBeforeCapacityOutOptional", kTensor, kOut}};
+constexpr ArgSpec kArgs640[] = {{"x", kTensor, kIn, 0x8000007, 255}, {"expertIdx", kTensor, kIn, 0x8, 255},
+    {"scaleOptional", kTensor, kIn, 0x1, 255}, {"offsetOptional", kTensor, kIn, 0x1, 255}, {"activeNum", kInt, kIn},
+    {"expertCapacity", kInt, kIn}, {"expertNum", kInt, kIn}, {"dropPadMode", kInt, kIn}, {"expertTokensNumType", kInt,
+    kIn}, {"expertTokensNumFlag", kBool, kIn}, {"quantMode", kInt, kIn}, {"activeExpertRangeOptional", kIntArray,
+    kIn}, {"rowIdxType", kInt, kIn}, {"expandedXOut", kTensor, kOut, 0x28000007, 255}, {"expandedRowIdxOut", kTensor,
+    kOut, 0x8, 255}, {"expertTokensCountOrCumsumOut", kTensor, kOut, 0x200, 255}, {"expandedScaleOut", kTensor, kOut,
+    0x1, 255}};
+constexpr ArgSpec kArgs641[] = {{"tokens", kTensor, kIn, 0x8000006, 255}, {"expertTokenNumPerRank", kTensor, kIn,
+    0x208, 255}, {"perTokenScalesOptional", kTensor, kIn, 0x1, 255}, {"expertTokenNumType", kInt, kIn}, {"idxType",
+    kInt, kIn}, {"permuteTokensOut", kTensor, kOut, 0x8000006, 255}, {"permutePerTokenScalesOut", kTensor, kOut, 0x1,
+    255}, {"permuteTokenIdxOut", kTensor, kOut, 0x8, 255}, {"expertTokenNumOut", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs642[] = {{"tokens", kTensor, kIn, 0x8000007, 255}, {"indices", kTensor, kIn, 0x208, 255},
+    {"numOutTokens", kInt, kIn}, {"paddedMode", kBool, kIn}, {"permuteTokensOut", kTensor, kOut, 0x8000007, 255},
+    {"sortedIndicesOut", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs643[] = {{"permutedOutputGrad", kTensor, kIn, 0x8000003, 255}, {"sortedIndices", kTensor, kIn,
+    0x8, 255}, {"numTopk", kInt, kIn}, {"paddedMode", kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs644[] = {{"tokens", kTensor, kIn, 0x8000003, 255}, {"routingMap", kTensor, kIn, 0x1004, 255},
+    {"probsOptional", kTensor, kIn, 0x8000003, 255}, {"numOutTokens", kInt, kIn}, {"dropAndPad", kBool, kIn},
+    {"permuteTokensOut", kTensor, kOut, 0x8000003, 255}, {"permuteProbsOutOptional", kTensor, kOut, 0x8000003, 255},
+    {"sortedIndicesOut", kTensor, kOut, 0x8, 255}};
 constexpr ArgSpec kArgs645[] = {{"permutedTokenOutputGrad", kTensor, kIn}, {"permutedProbsOutputGradOptional",
-    kTensor, kIn}, {"sortedIndices", kTensor, kIn}, {"routingMapOptional", kTensor, kIn}, {"numExperts", kInt, kIn},
-    {"tokensNum", kInt, kIn}, {"dropAndPad", kBool, kIn}, {"tokensGradOut", kTensor, kOut}, {"probsGradOutOptional",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs646[] = {{"permutedTokens", kTensor, kIn}, {"sortedIndices", kTensor, kIn}, {"probsOptional",
-    kTensor, kIn}, {"paddedMode", kBool, kIn}, {"restoreShapeOptional", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs647[] = {{"permuteTokensOptional", kTensor, kIn}, {"unpermutedTokensGrad", kTensor, kIn},
-    {"sortedIndices", kTensor, kIn}, {"probsOptional", kTensor, kIn}, {"paddedMode", kBool, kIn},
-    {"restoreShapeOptional", kIntArray, kIn}, {"permutedTokensGradOut", kTensor, kOut}, {"probsGradOut", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs648[] = {{"permutedTokens", kTensor, kIn}, {"sortedIndices", kTensor, kIn},
-    {"routingMapOptional", kTensor, kIn}, {"probsOptional", kTensor, kIn}, {"paddedMode", kBool, kIn},
-    {"restoreShapeOptional", kIntArray, kIn}, {"unpermutedTokens", kTensor, kOut}, {"outIndex", kTensor, kOut},
-    {"permuteTokenId", kTensor, kOut}, {"permuteProbs", kTensor, kOut}};
-constexpr ArgSpec kArgs649[] = {{"unpermutedTokensGrad", kTensor, kIn}, {"outIndex", kTensor, kIn}, {"permuteTokenId",
-    kTensor, kIn}, {"routingMapOptional", kTensor, kIn}, {"permutedTokensOptional", kTensor, kIn}, {"probsOptional",
-    kTensor, kIn}, {"dropAndPad", kBool, kIn}, {"restoreShapeOptional", kIntArray, kIn}, {"permutedTokensGradOut",
+    kTensor, kIn, 0x8000003, 255}, {"sortedIndices", kTensor, kIn, 0x8, 255}, {"routingMapOptional", kTensor, kIn,
+    0x1004, 255}, {"numExperts", kInt, kIn}, {"tokensNum", kInt, kIn}, {"dropAndPad", kBool, kIn}, {"tokensGradOut",
     kTensor, kOut}, {"probsGradOutOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs650[] = {{"expertIds", kTensor, kIn}, {"eplbTable", kTensor, kIn}, {"expertScalesOptional",
-    kTensor, kIn}, {"pruningThresholdOptional", kTensor, kIn}, {"activeMaskOptional", kTensor, kIn}, {"localRankId",
-    kInt, kIn}, {"worldSize", kInt, kIn}, {"balanceMode", kInt, kIn}, {"balancedExpertIds", kTensor, kOut},
-    {"balancedActiveMask", kTensor, kOut}};
-constexpr ArgSpec kArgs651[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"reduction", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs652[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs653[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs654[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs655[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"reduction", kInt, kIn}, {"out",
-    kTensor, kOut}, {"isTarget", kTensor, kOut}};
-constexpr ArgSpec kArgs656[] = {{"self", kTensor, kIn}, {"numsamples", kInt, kIn}, {"replacement", kBool, kIn},
-    {"seed", kInt, kIn}, {"offset", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs657[] = {{"self", kTensor, kIn}, {"numsamples", kInt, kIn}, {"replacement", kBool, kIn},
-    {"seedTensor", kTensor, kIn}, {"offsetTensor", kTensor, kIn}, {"offset", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs658[] = {{"self", kTensor, kIn}, {"vec", kTensor, kIn}, {"out", kTensor, kOut},
-    {"cubeMathType", kInt, kIn}};
-constexpr ArgSpec kArgs659[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"weight", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"ignoreIndex", kInt, kIn}, {"out", kTensor, kOut}, {"totalWeightOut", kTensor, kOut}};
-constexpr ArgSpec kArgs660[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"weight", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"ignoreIndex", kInt, kIn}, {"out", kTensor, kOut}, {"totalWeightOut", kTensor, kOut}};
-constexpr ArgSpec kArgs661[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"weight", kTensor, kIn}, {"reduction", kInt, kIn}, {"ignoreIndex", kInt, kIn}, {"totalWeight", kTensor, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs662[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"weight", kTensor, kIn}, {"reduction", kInt, kIn}, {"ignoreIndex", kInt, kIn}, {"totalWeight", kTensor, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs663[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs664[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn}, {"valuesOut",
-    kTensor, kOut}, {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs665[] = {{"self", kTensor, kIn}, {"nan", kDouble, kIn}, {"posinf", kDouble, kIn}, {"neginf",
-    kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs666[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs667[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs668[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs669[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs670[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs671[] = {{"self", kTensor, kIn}, {"pScalar", kScalar, kIn}, {"dim", kIntArray, kIn},
-    {"keepdim", kBool, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs646[] = {{"permutedTokens", kTensor, kIn, 0x8000003, 255}, {"sortedIndices", kTensor, kIn, 0x8,
+    255}, {"probsOptional", kTensor, kIn, 0x8000003, 255}, {"paddedMode", kBool, kIn}, {"restoreShapeOptional",
+    kIntArray, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs647[] = {{"permuteTokensOptional", kTensor, kIn}, {"unpermutedTokensGrad", kTensor, kIn},
+    {"sortedIndices", kTensor, kIn, 0x8, 255}, {"probsOptional", kTensor, kIn, 0x8000003, 255}, {"paddedMode", kBool,
+    kIn}, {"restoreShapeOptional", kIntArray, kIn}, {"permutedTokensGradOut", kTensor, kOut}, {"probsGradOut",
+    kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs648[] = {{"permutedTokens", kTensor, kIn, 0x8000003, 255}, {"sortedIndices", kTensor, kIn, 0x8,
+    255}, {"routingMapOptional", kTensor, kIn, 0x1004, 255}, {"probsOptional", kTensor, kIn, 0x8000003, 255},
+    {"paddedMode", kBool, kIn}, {"restoreShapeOptional", kIntArray, kIn}, {"unpermutedTokens", kTensor, kOut,
+    0x8000003, 255}, {"outIndex", kTensor, kOut, 0x8, 255}, {"permuteTokenId", kTensor, kOut, 0x8, 255},
+    {"permuteProbs", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs649[] = {{"unpermutedTokensGrad", kTensor, kIn, 0x8000003, 255}, {"outIndex", kTensor, kIn,
+    0x8, 255}, {"permuteTokenId", kTensor, kIn, 0x8, 255}, {"routingMapOptional", kTensor, kIn, 0x1004, 255},
+    {"permutedTokensOptional", kTensor, kIn, 0x8000003, 255}, {"probsOptional", kTensor, kIn, 0x8000003, 255},
+    {"dropAndPad", kBool, kIn}, {"restoreShapeOptional", kIntArray, kIn}, {"permutedTokensGradOut", kTensor, kOut,
+    0x8000003, 255}, {"probsGradOutOptional", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs650[] = {{"expertIds", kTensor, kIn, 0x208, 255}, {"eplbTable", kTensor, kIn, 0x8, 255},
+    {"expertScalesOptional", kTensor, kIn, 0x8000003, 255}, {"pruningThresholdOptional", kTensor, kIn, 0x1, 255},
+    {"activeMaskOptional", kTensor, kIn, 0x1000, 255}, {"localRankId", kInt, kIn}, {"worldSize", kInt, kIn},
+    {"balanceMode", kInt, kIn}, {"balancedExpertIds", kTensor, kOut, 0x208, 255}, {"balancedActiveMask", kTensor,
+    kOut, 0x1000, 255}};
+constexpr ArgSpec kArgs651[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"target", kTensor, kIn, 0x8000003, 8},
+    {"reduction", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs652[] = {{"gradOutput", kTensor, kIn, 0x0, 8}, {"self", kTensor, kIn, 0x8000003, 8}, {"target",
+    kTensor, kIn, 0x0, 8}, {"reduction", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs653[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"other", kTensor, kIn, 0x8031a5f, 255},
+    {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs654[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"other", kScalar, kIn}, {"out", kTensor,
+    kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs655[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"target", kTensor, kIn, 0x208, 255},
+    {"reduction", kInt, kIn}, {"out", kTensor, kOut}, {"isTarget", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs656[] = {{"self", kTensor, kIn, 0x8000803, 255}, {"numsamples", kInt, kIn}, {"replacement",
+    kBool, kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}, {"out", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs657[] = {{"self", kTensor, kIn, 0x8000803, 255}, {"numsamples", kInt, kIn}, {"replacement",
+    kBool, kIn}, {"seedTensor", kTensor, kIn, 0x200, 255}, {"offsetTensor", kTensor, kIn, 0x200, 255}, {"offset",
+    kInt, kIn}, {"out", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs658[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"vec", kTensor, kIn, 0x8000003, 255}, {"out",
+    kTensor, kOut, 0x8000003, 255}, {"cubeMathType", kInt, kIn}};
+constexpr ArgSpec kArgs659[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"target", kTensor, kIn, 0x218, 255},
+    {"weight", kTensor, kIn, 0x8000003, 255}, {"reduction", kInt, kIn}, {"ignoreIndex", kInt, kIn}, {"out", kTensor,
+    kOut, 0x8000003, 255}, {"totalWeightOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs660[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"target", kTensor, kIn, 0x218, 255},
+    {"weight", kTensor, kIn}, {"reduction", kInt, kIn}, {"ignoreIndex", kInt, kIn}, {"out", kTensor, kOut},
+    {"totalWeightOut", kTensor, kOut}};
+constexpr ArgSpec kArgs661[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"target", kTensor, kIn, 0x218, 255}, {"weight", kTensor, kIn}, {"reduction", kInt, kIn}, {"ignoreIndex", kInt,
+    kIn}, {"totalWeight", kTensor, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs662[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"self", kTensor, kIn, 0x8000003, 255},
+    {"target", kTensor, kIn, 0x218, 255}, {"weight", kTensor, kIn}, {"reduction", kInt, kIn}, {"ignoreIndex", kInt,
+    kIn}, {"totalWeight", kTensor, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs663[] = {{"self", kTensor, kIn, 0x800025f, 255}, {"out", kTensor, kOut, 0x800025f, 255}};
+constexpr ArgSpec kArgs664[] = {{"self", kTensor, kIn, 0x800025f, 8}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn},
+    {"valuesOut", kTensor, kOut, 0x800025f, 8}, {"indicesOut", kTensor, kOut, 0x200, 8}};
+constexpr ArgSpec kArgs665[] = {{"self", kTensor, kIn, 0x800125f, 255}, {"nan", kDouble, kIn}, {"posinf", kDouble,
+    kIn}, {"neginf", kDouble, kIn}, {"out", kTensor, kOut, 0x800125f, 255}};
+constexpr ArgSpec kArgs666[] = {{"self", kTensor, kIn, 0x8031e5f, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8031a5f, 8}};
+constexpr ArgSpec kArgs667[] = {{"self", kTensor, kIn, 0x8031e5f, 8}, {"other", kTensor, kIn, 0x8031e5f, 8}, {"out",
+    kTensor, kOut, 0x8031fdf, 8}};
+constexpr ArgSpec kArgs668[] = {{"self", kTensor, kIn, 0x8030a0f, 8}, {"out", kTensor, kOut, 0x8030a0f, 8}};
+constexpr ArgSpec kArgs669[] = {{"self", kTensor, kIn, 0x8001a5f, 8}, {"out", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs670[] = {{"self", kTensor, kIn, 0x8001fdf, 255}, {"out", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs671[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"pScalar", kScalar, kIn}, {"dim", kIntArray,
+    kIn}, {"keepdim", kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs672[] = {{"mean", kDouble, kIn}, {"std", kDouble, kIn}, {"seed", kInt, kIn}, {"offset", kInt,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs673[] = {{"mean", kDouble, kIn}, {"std", kTensor, kIn}, {"seed", kInt, kIn}, {"offset", kInt,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs674[] = {{"mean", kTensor, kIn}, {"std", kDouble, kIn}, {"seed", kInt, kIn}, {"offset", kInt,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs675[] = {{"mean", kTensor, kIn}, {"std", kTensor, kIn}, {"seed", kInt, kIn}, {"offset", kInt,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs676[] = {{"srcTensor", kTensor, kIn}, {"dstTensor", kTensor, kOut}};
+    kIn}, {"out", kTensor, kOut, 0x0, 8}};
+constexpr ArgSpec kArgs673[] = {{"mean", kDouble, kIn}, {"std", kTensor, kIn, 0x0, 8}, {"seed", kInt, kIn}, {"offset",
+    kInt, kIn}, {"out", kTensor, kOut, 0x0, 8}};
+constexpr ArgSpec kArgs674[] = {{"mean", kTensor, kIn, 0x0, 8}, {"std", kDouble, kIn}, {"seed", kInt, kIn}, {"offset",
+    kInt, kIn}, {"out", kTensor, kOut, 0x0, 8}};
+constexpr ArgSpec kArgs675[] = {{"mean", kTensor, kIn, 0x0, 8}, {"std", kTensor, kIn, 0x0, 8}, {"seed", kInt, kIn},
+    {"offset", kInt, kIn}, {"out", kTensor, kOut, 0x0, 8}};
+constexpr ArgSpec kArgs676[] = {{"srcTensor", kTensor, kIn, 0x800011f, 255}, {"dstTensor", kTensor, kOut, 0x800011f,
+    8}};
 constexpr ArgSpec kArgs677[] = {{"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"actSeqLenOptional", kIntArray,
     kIn}, {"layoutOptional", kString, kIn}, {"compressBlockSize", kInt, kIn}, {"compressStride", kInt, kIn},
     {"actSeqLenType", kInt, kIn}, {"output", kTensor, kOut}};
-constexpr ArgSpec kArgs678[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"attenMaskOptional", kTensor, kIn}, {"topkMaskOptional", kTensor, kIn}, {"actualSeqQLenOptional", kIntArray,
-    kIn}, {"actualCmpSeqKvLenOptional", kIntArray, kIn}, {"actualSelSeqKvLenOptional", kIntArray, kIn}, {"scaleValue",
-    kDouble, kIn}, {"headNum", kInt, kIn}, {"inputLayout", kString, kIn}, {"sparseMode", kInt, kIn},
-    {"compressBlockSize", kInt, kIn}, {"compressStride", kInt, kIn}, {"selectBlockSize", kInt, kIn},
-    {"selectBlockCount", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor, kOut},
-    {"attentionOutOut", kTensor, kOut}, {"topkIndicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs679[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"attentionMaskOptional", kTensor, kIn}, {"blockTableOptional", kTensor, kIn}, {"actualQSeqLenOptional",
-    kIntArray, kIn}, {"actualCmpKvSeqLenOptional", kIntArray, kIn}, {"actualSelKvSeqLenOptional", kIntArray, kIn},
-    {"topKMaskOptional", kTensor, kIn}, {"numHeads", kInt, kIn}, {"numKeyValueHeads", kInt, kIn}, {"selectBlockSize",
-    kInt, kIn}, {"selectBlockCount", kInt, kIn}, {"compressBlockSize", kInt, kIn}, {"compressBlockStride", kInt, kIn},
-    {"scaleValue", kDouble, kIn}, {"layoutOptional", kString, kIn}, {"pageBlockSize", kInt, kIn}, {"sparseMode", kInt,
-    kIn}, {"output", kTensor, kOut}, {"topKOutput", kTensor, kOut}};
+constexpr ArgSpec kArgs678[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"attenMaskOptional", kTensor, kIn, 0x1000, 255}, {"topkMaskOptional",
+    kTensor, kIn, 0x1000, 255}, {"actualSeqQLenOptional", kIntArray, kIn}, {"actualCmpSeqKvLenOptional", kIntArray,
+    kIn}, {"actualSelSeqKvLenOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"headNum", kInt, kIn},
+    {"inputLayout", kString, kIn}, {"sparseMode", kInt, kIn}, {"compressBlockSize", kInt, kIn}, {"compressStride",
+    kInt, kIn}, {"selectBlockSize", kInt, kIn}, {"selectBlockCount", kInt, kIn}, {"softmaxMaxOut", kTensor, kOut, 0x1,
+    255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255}, {"attentionOutOut", kTensor, kOut}, {"topkIndicesOut", kTensor,
+    kOut, 0x8, 255}};
+constexpr ArgSpec kArgs679[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"attentionMaskOptional", kTensor, kIn}, {"blockTableOptional", kTensor,
+    kIn, 0x8, 255}, {"actualQSeqLenOptional", kIntArray, kIn}, {"actualCmpKvSeqLenOptional", kIntArray, kIn},
+    {"actualSelKvSeqLenOptional", kIntArray, kIn}, {"topKMaskOptional", kTensor, kIn}, {"numHeads", kInt, kIn},
+    {"numKeyValueHeads", kInt, kIn}, {"selectBlockSize", kInt, kIn}, {"selectBlockCount", kInt, kIn},
+    {"compressBlockSize", kInt, kIn}, {"compressBlockStride", kInt, kIn}, {"scaleValue", kDouble, kIn},
+    {"layoutOptional", kString, kIn}, {"pageBlockSize", kInt, kIn}, {"sparseMode", kInt, kIn}, {"output", kTensor,
+    kOut, 0x8000002, 255}, {"topKOutput", kTensor, kOut, 0x8, 255}};
 constexpr ArgSpec kArgs680[] = {{"outputGrad", kTensor, kIn}, {"input", kTensor, kIn}, {"weight", kTensor, kIn},
     {"actSeqLenOptionalOptional", kIntArray, kIn}, {"compressBlockSize", kInt, kIn}, {"compressStride", kInt, kIn},
     {"actSeqLenType", kInt, kIn}, {"layoutOptionalOptional", kString, kIn}, {"inputGradOut", kTensor, kOut},
     {"weightGradOut", kTensor, kOut}};
-constexpr ArgSpec kArgs681[] = {{"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"slotMapping", kTensor, kIn},
-    {"actSeqLenOptional", kIntArray, kIn}, {"blockTableOptional", kTensor, kIn}, {"layoutOptional", kString, kIn},
-    {"compressBlockSize", kInt, kIn}, {"compressStride", kInt, kIn}, {"actSeqLenType", kInt, kIn}, {"pageBlockSize",
-    kInt, kIn}, {"outputCache", kTensor, kOut}};
+constexpr ArgSpec kArgs681[] = {{"input", kTensor, kIn, 0x8000002, 255}, {"weight", kTensor, kIn, 0x8000002, 255},
+    {"slotMapping", kTensor, kIn, 0x8, 255}, {"actSeqLenOptional", kIntArray, kIn}, {"blockTableOptional", kTensor,
+    kIn, 0x8, 255}, {"layoutOptional", kString, kIn}, {"compressBlockSize", kInt, kIn}, {"compressStride", kInt, kIn},
+    {"actSeqLenType", kInt, kIn}, {"pageBlockSize", kInt, kIn}, {"outputCache", kTensor, kOut, 0x8000002, 255}};
 constexpr ArgSpec kArgs682[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
     {"topkIndices", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"actualSeqQLenOptional", kIntArray, kIn},
     {"actualSeqKvLenOptional", kIntArray, kIn}, {"scaleValue", kDouble, kIn}, {"headNum", kInt, kIn}, {"inputLayout",
@@ -1751,49 +2075,63 @@ constexpr ArgSpec kArgs683[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, 
     {"selectedBlockSize", kInt, kIn}, {"selectedBlockCount", kInt, kIn}, {"headNum", kInt, kIn}, {"inputLayout",
     kString, kIn}, {"sparseMode", kInt, kIn}, {"dqOut", kTensor, kOut}, {"dkOut", kTensor, kOut}, {"dvOut", kTensor,
     kOut}};
-constexpr ArgSpec kArgs684[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"topkIndices", kTensor, kIn}, {"attenMaskOptional", kTensor, kIn}, {"blockTableOptional", kTensor, kIn},
-    {"actualQSeqLenOptional", kIntArray, kIn}, {"actualKvSeqLenOptional", kIntArray, kIn}, {"layoutOptional", kString,
-    kIn}, {"numHeads", kInt, kIn}, {"numKeyValueHeads", kInt, kIn}, {"selectBlockSize", kInt, kIn},
-    {"selectBlockCount", kInt, kIn}, {"pageBlockSize", kInt, kIn}, {"scaleValue", kDouble, kIn}, {"sparseMode", kInt,
-    kIn}, {"output", kTensor, kOut}};
+constexpr ArgSpec kArgs684[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"topkIndices", kTensor, kIn, 0x8, 255}, {"attenMaskOptional", kTensor,
+    kIn}, {"blockTableOptional", kTensor, kIn, 0x8, 255}, {"actualQSeqLenOptional", kIntArray, kIn},
+    {"actualKvSeqLenOptional", kIntArray, kIn}, {"layoutOptional", kString, kIn}, {"numHeads", kInt, kIn},
+    {"numKeyValueHeads", kInt, kIn}, {"selectBlockSize", kInt, kIn}, {"selectBlockCount", kInt, kIn},
+    {"pageBlockSize", kInt, kIn}, {"scaleValue", kDouble, kIn}, {"sparseMode", kInt, kIn}, {"output", kTensor, kOut,
+    0x8000002, 255}};
 constexpr ArgSpec kArgs685[] = {{"fd", kInt, kIn}, {"x", kTensor, kIn}, {"param", kInt, kIn}, {"cmd", kInt, kIn},
     {"obfCoefficient", kDouble, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kArgs686[] = {{"fdToClose", kInt, kIn}, {"dataType", kInt, kIn}, {"hiddenSize", kInt, kIn},
     {"tpRank", kInt, kIn}, {"modelObfSeedId", kInt, kIn}, {"dataObfSeedId", kInt, kIn}, {"cmd", kInt, kIn},
     {"threadNum", kInt, kIn}, {"obfCoefficient", kDouble, kIn}, {"fd", kTensor, kOut}};
-constexpr ArgSpec kArgs687[] = {{"self", kTensor, kIn}, {"numClasses", kInt, kIn}, {"onValue", kTensor, kIn},
-    {"offValue", kTensor, kIn}, {"axis", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs688[] = {{"self", kTensor, kIn}, {"p", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs689[] = {{"input", kTensor, kIn}, {"angle", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs690[] = {{"self", kScalar, kIn}, {"exponent", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs691[] = {{"self", kTensor, kIn}, {"exponent", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs692[] = {{"self", kTensor, kIn}, {"exponent", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs693[] = {{"self", kTensor, kIn}, {"weight", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs694[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"weight", kTensor, kIn},
-    {"gradInput", kTensor, kOut}, {"gradWeight", kTensor, kOut}};
-constexpr ArgSpec kArgs695[] = {{"self", kTensor, kIn}, {"dtype", kDataType, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs696[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn}, {"dtype",
-    kDataType, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs697[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn}, {"pseShift",
-    kTensor, kIn}, {"attenMask", kTensor, kIn}, {"actualSeqLengths", kIntArray, kIn}, {"actualSeqLengthsKv",
-    kIntArray, kIn}, {"deqScale1", kTensor, kIn}, {"quantScale1", kTensor, kIn}, {"deqScale2", kTensor, kIn},
-    {"quantScale2", kTensor, kIn}, {"quantOffset2", kTensor, kIn}, {"numHeads", kInt, kIn}, {"scaleValue", kDouble,
-    kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"inputLayout", kString, kIn}, {"numKeyValueHeads",
-    kInt, kIn}, {"sparseMode", kInt, kIn}, {"innerPrecise", kInt, kIn}, {"attentionOut", kTensor, kOut}};
-constexpr ArgSpec kArgs698[] = {{"qkv", kTensor, kIn}, {"qGamma", kTensor, kIn}, {"kGamma", kTensor, kIn}, {"cos",
-    kTensor, kIn}, {"sin", kTensor, kIn}, {"index", kTensor, kIn}, {"qOut", kTensor, kInOut}, {"kCache", kTensor,
-    kInOut}, {"vCache", kTensor, kInOut}, {"kScaleOptional", kTensor, kIn}, {"vScaleOptional", kTensor, kIn},
-    {"kOffsetOptional", kTensor, kIn}, {"vOffsetOptional", kTensor, kIn}, {"qkvSize", kIntArray, kIn}, {"headNums",
-    kIntArray, kIn}, {"epsilon", kDouble, kIn}, {"cacheModeOptional", kString, kIn}, {"qOutBeforeQuant", kTensor,
-    kOut}, {"kOutBeforeQuant", kTensor, kOut}, {"vOutBeforeQuant", kTensor, kOut}};
+constexpr ArgSpec kArgs687[] = {{"self", kTensor, kIn, 0x218, 255}, {"numClasses", kInt, kIn}, {"onValue", kTensor,
+    kIn, 0x21f, 8}, {"offValue", kTensor, kIn, 0x21f, 8}, {"axis", kInt, kIn}, {"out", kTensor, kOut, 0x21f, 8}};
+constexpr ArgSpec kArgs688[] = {{"self", kTensor, kIn, 0x3, 255}, {"p", kDouble, kIn}, {"out", kTensor, kOut, 0x3,
+    255}};
+constexpr ArgSpec kArgs689[] = {{"input", kTensor, kIn, 0x1, 8}, {"angle", kTensor, kIn}, {"out", kTensor, kOut,
+    0x10000, 255}};
+constexpr ArgSpec kArgs690[] = {{"self", kScalar, kIn}, {"exponent", kTensor, kIn, 0x8030a5f, 8}, {"out", kTensor,
+    kOut, 0x8030fdf, 255}};
+constexpr ArgSpec kArgs691[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"exponent", kScalar, kIn}, {"out", kTensor,
+    kOut, 0x8031fdf, 255}};
+constexpr ArgSpec kArgs692[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"exponent", kTensor, kIn, 0x8031a5f, 255},
+    {"out", kTensor, kOut, 0x8031fdf, 255}};
+constexpr ArgSpec kArgs693[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"weight", kTensor, kIn, 0x8000003, 8}, {"out",
+    kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs694[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"weight", kTensor, kIn, 0x8000003, 8}, {"gradInput", kTensor, kOut, 0x8000003, 8}, {"gradWeight", kTensor, kOut,
+    0x8000003, 8}};
+constexpr ArgSpec kArgs695[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"dtype", kDataType, kIn}, {"out", kTensor,
+    kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs696[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"dim", kInt, kIn}, {"keepDim", kBool, kIn},
+    {"dtype", kDataType, kIn}, {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs697[] = {{"query", kTensor, kIn, 0x8000006, 255}, {"key", kTensor, kIn, 0x8000006, 255},
+    {"value", kTensor, kIn, 0x8000006, 255}, {"pseShift", kTensor, kIn, 0x8000002, 255}, {"attenMask", kTensor, kIn,
+    0x1014, 255}, {"actualSeqLengths", kIntArray, kIn}, {"actualSeqLengthsKv", kIntArray, kIn}, {"deqScale1", kTensor,
+    kIn, 0x401, 255}, {"quantScale1", kTensor, kIn, 0x1, 255}, {"deqScale2", kTensor, kIn, 0x401, 255},
+    {"quantScale2", kTensor, kIn, 0x8000001, 255}, {"quantOffset2", kTensor, kIn, 0x8000001, 255}, {"numHeads", kInt,
+    kIn}, {"scaleValue", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"inputLayout", kString,
+    kIn}, {"numKeyValueHeads", kInt, kIn}, {"sparseMode", kInt, kIn}, {"innerPrecise", kInt, kIn}, {"attentionOut",
+    kTensor, kOut, 0x8000006, 255}};
+constexpr ArgSpec kArgs698[] = {{"qkv", kTensor, kIn, 0x8000002, 255}, {"qGamma", kTensor, kIn, 0x8000002, 255},
+    {"kGamma", kTensor, kIn, 0x8000002, 255}, {"cos", kTensor, kIn, 0x8000002, 255}, {"sin", kTensor, kIn, 0x8000002,
+    255}, {"index", kTensor, kIn, 0x200, 255}, {"qOut", kTensor, kInOut, 0x8000002, 255}, {"kCache", kTensor, kInOut,
+    0x8000006, 255}, {"vCache", kTensor, kInOut, 0x8000006, 255}, {"kScaleOptional", kTensor, kIn, 0x1, 255},
+    {"vScaleOptional", kTensor, kIn, 0x1, 255}, {"kOffsetOptional", kTensor, kIn, 0x1, 255}, {"vOffsetOptional",
+    kTensor, kIn, 0x1, 255}, {"qkvSize", kIntArray, kIn}, {"headNums", kIntArray, kIn}, {"epsilon", kDouble, kIn},
+    {"cacheModeOptional", kString, kIn}, {"qOutBeforeQuant", kTensor, kOut, 0x8000002, 255}, {"kOutBeforeQuant",
+    kTensor, kOut, 0x8000002, 255}, {"vOutBeforeQuant", kTensor, kOut, 0x8000002, 255}};
 constexpr ArgSpec kArgs699[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"x1ScaleOptional", kTensor, kIn},
     {"x2Scale", kTensor, kIn}, {"yRef", kTensor, kInOut}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn},
     {"groupSize", kInt, kIn}};
-constexpr ArgSpec kArgs700[] = {{"input", kTensor, kIn}, {"weight", kTensor, kIn}, {"bias", kTensor, kIn}, {"scale",
-    kTensor, kIn}, {"offset", kTensor, kIn}, {"stride", kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation",
-    kIntArray, kIn}, {"transposed", kBool, kIn}, {"outputPadding", kIntArray, kIn}, {"groups", kInt, kIn}, {"offsetx",
-    kInt, kIn}, {"roundMode", kString, kIn}, {"output", kTensor, kOut}};
+constexpr ArgSpec kArgs700[] = {{"input", kTensor, kIn, 0x4, 255}, {"weight", kTensor, kIn, 0x4, 255}, {"bias",
+    kTensor, kIn, 0x800000b, 255}, {"scale", kTensor, kIn, 0x601, 255}, {"offset", kTensor, kIn}, {"stride",
+    kIntArray, kIn}, {"padding", kIntArray, kIn}, {"dilation", kIntArray, kIn}, {"transposed", kBool, kIn},
+    {"outputPadding", kIntArray, kIn}, {"groups", kInt, kIn}, {"offsetx", kInt, kIn}, {"roundMode", kString, kIn},
+    {"output", kTensor, kOut, 0x8000003, 255}};
 constexpr ArgSpec kArgs701[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
     {"attenMaskOptional", kTensor, kIn}, {"dScaleQ", kTensor, kIn}, {"dScaleK", kTensor, kIn}, {"dScaleV", kTensor,
     kIn}, {"pScale", kTensor, kIn}, {"scaleValue", kDouble, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
@@ -1835,12 +2173,13 @@ constexpr ArgSpec kArgs706[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {
 constexpr ArgSpec kArgs707[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"scale1Optional", kTensor, kIn},
     {"scale2", kTensor, kIn}, {"groupList", kTensor, kIn}, {"yRef", kTensor, kInOut}, {"groupListType", kInt, kIn},
     {"groupSize", kInt, kIn}};
-constexpr ArgSpec kArgs708[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"weights", kTensor, kIn},
-    {"queryDequantScale", kTensor, kIn}, {"keyDequantScale", kTensor, kIn}, {"actualSeqLengthsQueryOptional", kTensor,
-    kIn}, {"actualSeqLengthsKeyOptional", kTensor, kIn}, {"blockTableOptional", kTensor, kIn}, {"queryQuantMode",
-    kInt, kIn}, {"keyQuantMode", kInt, kIn}, {"layoutQueryOptional", kString, kIn}, {"layoutKeyOptional", kString,
-    kIn}, {"sparseCount", kInt, kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn},
-    {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs708[] = {{"query", kTensor, kIn, 0x4, 255}, {"key", kTensor, kIn, 0x4, 255}, {"weights",
+    kTensor, kIn, 0x8000002, 255}, {"queryDequantScale", kTensor, kIn, 0x3, 255}, {"keyDequantScale", kTensor, kIn,
+    0x3, 255}, {"actualSeqLengthsQueryOptional", kTensor, kIn, 0x8, 255}, {"actualSeqLengthsKeyOptional", kTensor,
+    kIn, 0x8, 255}, {"blockTableOptional", kTensor, kIn, 0x8, 255}, {"queryQuantMode", kInt, kIn}, {"keyQuantMode",
+    kInt, kIn}, {"layoutQueryOptional", kString, kIn}, {"layoutKeyOptional", kString, kIn}, {"sparseCount", kInt,
+    kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"out", kTensor, kOut, 0x8,
+    255}};
 constexpr ArgSpec kArgs709[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"x3", kTensor,
     kIn}, {"dequantScale", kTensor, kIn}, {"group", kString, kIn}, {"reduceOp", kString, kIn}, {"commTurn", kInt,
     kIn}, {"streamMode", kInt, kIn}, {"output", kTensor, kOut}};
@@ -1878,222 +2217,268 @@ constexpr ArgSpec kArgs716[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {
     {"biasOptional", kTensor, kIn}, {"xScaleOptional", kTensor, kIn}, {"xOffsetOptional", kTensor, kIn},
     {"smoothScaleOptional", kTensor, kIn}, {"xQuantMode", kString, kIn}, {"transposeWeight", kBool, kIn}, {"out",
     kTensor, kOut}};
-constexpr ArgSpec kArgs717[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"x1Scale", kTensor, kIn}, {"x2Scale",
-    kTensor, kIn}, {"yScale", kTensor, kIn}, {"x1Offset", kTensor, kIn}, {"x2Offset", kTensor, kIn}, {"yOffset",
-    kTensor, kIn}, {"bias", kTensor, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupSize",
-    kInt, kIn}, {"dims", kIntArray, kIn}, {"keepDims", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs718[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"x1Scale", kTensor, kIn}, {"x2Scale",
-    kTensor, kIn}, {"yScale", kTensor, kIn}, {"x1Offset", kTensor, kIn}, {"x2Offset", kTensor, kIn}, {"yOffset",
-    kTensor, kIn}, {"bias", kTensor, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupSize",
-    kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs719[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"x1Scale", kTensor, kIn}, {"x2Scale",
-    kTensor, kIn}, {"yScale", kTensor, kIn}, {"x1Offset", kTensor, kIn}, {"x2Offset", kTensor, kIn}, {"yOffset",
-    kTensor, kIn}, {"bias", kTensor, kIn}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupSize",
-    kInt, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs717[] = {{"x1", kTensor, kIn, 0x4, 255}, {"x2", kTensor, kIn, 0x4, 255}, {"x1Scale", kTensor,
+    kIn, 0x1, 255}, {"x2Scale", kTensor, kIn, 0x8000000, 255}, {"yScale", kTensor, kIn}, {"x1Offset", kTensor, kIn},
+    {"x2Offset", kTensor, kIn}, {"yOffset", kTensor, kIn}, {"bias", kTensor, kIn}, {"transposeX1", kBool, kIn},
+    {"transposeX2", kBool, kIn}, {"groupSize", kInt, kIn}, {"dims", kIntArray, kIn}, {"keepDims", kBool, kIn}, {"out",
+    kTensor, kOut, 0x8000000, 255}};
+constexpr ArgSpec kArgs718[] = {{"x1", kTensor, kIn, 0x2000000c, 255}, {"x2", kTensor, kIn, 0x2000000c, 255},
+    {"x1Scale", kTensor, kIn, 0x1, 255}, {"x2Scale", kTensor, kIn, 0x8000603, 255}, {"yScale", kTensor, kIn, 0x600,
+    255}, {"x1Offset", kTensor, kIn}, {"x2Offset", kTensor, kIn, 0x3, 255}, {"yOffset", kTensor, kIn, 0x1, 255},
+    {"bias", kTensor, kIn, 0x800000b, 255}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupSize",
+    kInt, kIn}, {"out", kTensor, kOut, 0x800000f, 255}};
+constexpr ArgSpec kArgs719[] = {{"x1", kTensor, kIn, 0x20000004, 255}, {"x2", kTensor, kIn, 0x2000000d, 8},
+    {"x1Scale", kTensor, kIn, 0x1, 255}, {"x2Scale", kTensor, kIn, 0x8000603, 255}, {"yScale", kTensor, kIn, 0x600,
+    255}, {"x1Offset", kTensor, kIn}, {"x2Offset", kTensor, kIn, 0x1, 255}, {"yOffset", kTensor, kIn, 0x1, 255},
+    {"bias", kTensor, kIn, 0x800000b, 255}, {"transposeX1", kBool, kIn}, {"transposeX2", kBool, kIn}, {"groupSize",
+    kInt, kIn}, {"out", kTensor, kOut, 0x800000f, 255}};
 constexpr ArgSpec kArgs720[] = {{"x", kTensor, kIn}, {"scale", kTensor, kIn}, {"roundMode", kString, kIn}, {"dstType",
     kInt, kIn}, {"y", kTensor, kOut}, {"amax", kTensor, kOut}};
-constexpr ArgSpec kArgs721[] = {{"x", kTensor, kIn}, {"scales", kTensor, kIn}, {"zeroPoints", kTensor, kIn}, {"dtype",
-    kDataType, kIn}, {"axis", kInt, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs721[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"scales", kTensor, kIn, 0x8000003, 255},
+    {"zeroPoints", kTensor, kIn, 0x800001d, 255}, {"dtype", kDataType, kIn}, {"axis", kInt, kIn}, {"out", kTensor,
+    kOut, 0x1c, 8}};
 constexpr ArgSpec kArgs722[] = {{"self", kTensor, kIn}, {"rois", kTensor, kIn}, {"spatialScale", kDouble, kIn},
     {"pooledHeight", kInt, kIn}, {"pooledWidth", kInt, kIn}, {"sampleNum", kInt, kIn}, {"roiEndMode", kInt, kIn},
     {"out", kTensor, kOut}};
 constexpr ArgSpec kArgs723[] = {{"self", kTensor, kIn}, {"rois", kTensor, kIn}, {"xdiffShape", kIntArray, kIn},
     {"pooledWidth", kInt, kIn}, {"pooledHeight", kInt, kIn}, {"spatialScale", kDouble, kIn}, {"sampleNum", kInt, kIn},
     {"roiEndMode", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs724[] = {{"self", kTensor, kIn}, {"noise", kTensor, kInOut}, {"lower", kScalar, kIn}, {"upper",
-    kScalar, kIn}, {"training", kBool, kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs725[] = {{"n", kInt, kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs724[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"noise", kTensor, kInOut, 0x8000003, 255},
+    {"lower", kScalar, kIn}, {"upper", kScalar, kIn}, {"training", kBool, kIn}, {"seed", kInt, kIn}, {"offset", kInt,
+    kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs725[] = {{"n", kInt, kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}, {"out", kTensor, kOut,
+    0x8000a5f, 255}};
 constexpr ArgSpec kArgs726[] = {{"start", kScalar, kIn}, {"end", kScalar, kIn}, {"step", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs727[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs728[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn}, {"beta",
-    kTensor, kIn}, {"stateRef", kTensor, kInOut}, {"actualSeqLengths", kTensor, kIn}, {"ssmStateIndices", kTensor,
-    kIn}, {"g", kTensor, kIn}, {"gk", kTensor, kIn}, {"numAcceptedTokens", kTensor, kIn}, {"scaleValue", kDouble,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs729[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"keepDim", kBool, kIn}, {"dtype",
-    kDataType, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs730[] = {{"self", kTensor, kIn}, {"dims", kIntArray, kIn}, {"keepDims", kBool, kIn}, {"dtype",
-    kDataType, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs731[] = {{"self", kTensor, kIn}, {"padding", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs732[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"padding", kIntArray, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs733[] = {{"self", kTensor, kIn}, {"padding", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs734[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"padding", kIntArray, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs735[] = {{"self", kTensor, kIn}, {"padding", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs736[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"padding", kIntArray, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs737[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs738[] = {{"self", kScalar, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs739[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
+    kTensor, kOut, 0x8000a0b, 255}};
+constexpr ArgSpec kArgs727[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs728[] = {{"query", kTensor, kIn, 0x8000000, 255}, {"key", kTensor, kIn, 0x8000000, 255},
+    {"value", kTensor, kIn, 0x8000000, 255}, {"beta", kTensor, kIn, 0x8000000, 255}, {"stateRef", kTensor, kInOut,
+    0x8000001, 255}, {"actualSeqLengths", kTensor, kIn, 0x8, 255}, {"ssmStateIndices", kTensor, kIn, 0x8, 255}, {"g",
+    kTensor, kIn, 0x1, 255}, {"gk", kTensor, kIn, 0x1, 255}, {"numAcceptedTokens", kTensor, kIn, 0x8, 255},
+    {"scaleValue", kDouble, kIn}, {"out", kTensor, kOut, 0x8000000, 255}};
+constexpr ArgSpec kArgs729[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"dim", kIntArray, kIn}, {"keepDim", kBool,
+    kIn}, {"dtype", kDataType, kIn}, {"out", kTensor, kOut, 0x800125f, 8}};
+constexpr ArgSpec kArgs730[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"dims", kIntArray, kIn}, {"keepDims", kBool,
+    kIn}, {"dtype", kDataType, kIn}, {"out", kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs731[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"padding", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs732[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn, 0x8030803, 255}, {"padding",
+    kIntArray, kIn}, {"gradInput", kTensor, kOut}};
+constexpr ArgSpec kArgs733[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"padding", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs734[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn, 0x8030803, 255}, {"padding",
+    kIntArray, kIn}, {"gradInput", kTensor, kOut}};
+constexpr ArgSpec kArgs735[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"padding", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs736[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn, 0x8030803, 255}, {"padding",
+    kIntArray, kIn}, {"gradInput", kTensor, kOut}};
+constexpr ArgSpec kArgs737[] = {{"self", kTensor, kIn, 0x800020f, 8}, {"out", kTensor, kOut, 0x800020f, 8}};
+constexpr ArgSpec kArgs738[] = {{"self", kScalar, kIn}, {"other", kTensor, kIn, 0x8000a0b, 8}, {"out", kTensor, kOut,
+    0x8000a0b, 8}};
+constexpr ArgSpec kArgs739[] = {{"self", kTensor, kIn, 0x8000a0b, 8}, {"other", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8030a5f, 8}};
 constexpr ArgSpec kArgs740[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs741[] = {{"self", kTensor, kIn}, {"p", kScalar, kIn}, {"dim", kInt, kIn}, {"maxNorm", kScalar,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs742[] = {{"self", kTensor, kIn}, {"repeats", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs743[] = {{"self", kTensor, kIn}, {"repeats", kTensor, kIn}, {"outputSize", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs744[] = {{"yGrad", kTensor, kIn}, {"repeats", kTensor, kIn}, {"axis", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs745[] = {{"self", kTensor, kIn}, {"repeats", kInt, kIn}, {"outputSize", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs746[] = {{"self", kTensor, kIn}, {"repeats", kInt, kIn}, {"dim", kInt, kIn}, {"outputSize",
-    kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs747[] = {{"repeats", kTensor, kIn}, {"outputSize", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs748[] = {{"self", kTensor, kIn}, {"repeats", kTensor, kIn}, {"dim", kInt, kIn}, {"outputSize",
-    kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs749[] = {{"self", kTensor, kIn}, {"padding", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs750[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"padding", kIntArray, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs751[] = {{"self", kTensor, kIn}, {"padding", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs752[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"padding", kIntArray, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs753[] = {{"self", kTensor, kIn}, {"padding", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs754[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"padding", kIntArray, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs755[] = {{"input", kTensor, kIn}, {"shiftBits", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs756[] = {{"prevAttnOut", kTensor, kIn}, {"prevSoftmaxMax", kTensor, kIn}, {"prevSoftmaxSum",
-    kTensor, kIn}, {"curAttnOut", kTensor, kIn}, {"curSoftmaxMax", kTensor, kIn}, {"curSoftmaxSum", kTensor, kIn},
-    {"actualSeqQlenOptional", kTensor, kIn}, {"inputLayoutOptional", kString, kIn}, {"inputSoftmaxLayoutOptional",
-    kString, kIn}, {"attnOutOut", kTensor, kOut}, {"softmaxMaxOut", kTensor, kOut}, {"softmaxSumOut", kTensor, kOut}};
-constexpr ArgSpec kArgs757[] = {{"x", kTensor, kIn}, {"gamma", kTensor, kIn}, {"epsilon", kDouble, kIn}, {"yOut",
-    kTensor, kOut}, {"rstdOut", kTensor, kOut}};
+constexpr ArgSpec kArgs741[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"p", kScalar, kIn}, {"dim", kInt, kIn},
+    {"maxNorm", kScalar, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs742[] = {{"self", kTensor, kIn, 0x8031fdf, 8}, {"repeats", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8031fdf, 8}};
+constexpr ArgSpec kArgs743[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"repeats", kTensor, kIn, 0x208, 255},
+    {"outputSize", kInt, kIn}, {"out", kTensor, kOut, 0x800125f, 255}};
+constexpr ArgSpec kArgs744[] = {{"yGrad", kTensor, kIn, 0x0, 8}, {"repeats", kTensor, kIn}, {"axis", kInt, kIn},
+    {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs745[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"repeats", kInt, kIn}, {"outputSize", kInt,
+    kIn}, {"out", kTensor, kOut, 0x800125f, 255}};
+constexpr ArgSpec kArgs746[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"repeats", kInt, kIn}, {"dim", kInt, kIn},
+    {"outputSize", kInt, kIn}, {"out", kTensor, kOut, 0x800125f, 8}};
+constexpr ArgSpec kArgs747[] = {{"repeats", kTensor, kIn, 0x208, 255}, {"outputSize", kInt, kIn}, {"out", kTensor,
+    kOut, 0x208, 255}};
+constexpr ArgSpec kArgs748[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"repeats", kTensor, kIn, 0x208, 255}, {"dim",
+    kInt, kIn}, {"outputSize", kInt, kIn}, {"out", kTensor, kOut, 0x800125f, 255}};
+constexpr ArgSpec kArgs749[] = {{"self", kTensor, kIn, 0x8030a5f, 255}, {"padding", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8030a5f, 255}};
+constexpr ArgSpec kArgs750[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn, 0x8030803, 255}, {"padding",
+    kIntArray, kIn}, {"gradInput", kTensor, kOut}};
+constexpr ArgSpec kArgs751[] = {{"self", kTensor, kIn, 0x8030a5f, 255}, {"padding", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8030a5f, 255}};
+constexpr ArgSpec kArgs752[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn, 0x8030803, 255}, {"padding",
+    kIntArray, kIn}, {"gradInput", kTensor, kOut}};
+constexpr ArgSpec kArgs753[] = {{"self", kTensor, kIn, 0x8030a5f, 255}, {"padding", kIntArray, kIn}, {"out", kTensor,
+    kOut, 0x8030a5f, 255}};
+constexpr ArgSpec kArgs754[] = {{"gradOutput", kTensor, kIn, 0x8030803, 255}, {"self", kTensor, kIn, 0x8030803, 255},
+    {"padding", kIntArray, kIn}, {"gradInput", kTensor, kOut}};
+constexpr ArgSpec kArgs755[] = {{"input", kTensor, kIn, 0x7dc, 8}, {"shiftBits", kTensor, kIn, 0x7dc, 8}, {"out",
+    kTensor, kOut, 0x7dc, 8}};
+constexpr ArgSpec kArgs756[] = {{"prevAttnOut", kTensor, kIn, 0x8000003, 255}, {"prevSoftmaxMax", kTensor, kIn, 0x1,
+    255}, {"prevSoftmaxSum", kTensor, kIn, 0x1, 255}, {"curAttnOut", kTensor, kIn, 0x8000003, 255}, {"curSoftmaxMax",
+    kTensor, kIn, 0x1, 255}, {"curSoftmaxSum", kTensor, kIn, 0x1, 255}, {"actualSeqQlenOptional", kTensor, kIn, 0x200,
+    255}, {"inputLayoutOptional", kString, kIn}, {"inputSoftmaxLayoutOptional", kString, kIn}, {"attnOutOut", kTensor,
+    kOut, 0x8000003, 255}, {"softmaxMaxOut", kTensor, kOut, 0x1, 255}, {"softmaxSumOut", kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs757[] = {{"x", kTensor, kIn, 0x8000003, 8}, {"gamma", kTensor, kIn, 0x8000003, 8}, {"epsilon",
+    kDouble, kIn}, {"yOut", kTensor, kOut, 0x8000003, 8}, {"rstdOut", kTensor, kOut, 0x1, 8}};
 constexpr ArgSpec kArgs758[] = {{"x", kTensor, kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor, kIn}, {"epsilon",
     kDouble, kIn}, {"scaleAlg", kInt, kIn}, {"roundMode", kString, kIn}, {"dstType", kInt, kIn}, {"outputRstd", kBool,
     kIn}, {"yOut", kTensor, kOut}, {"mxscaleOut", kTensor, kOut}, {"rstdOut", kTensor, kOut}};
-constexpr ArgSpec kArgs759[] = {{"dy", kTensor, kIn}, {"x", kTensor, kIn}, {"rstd", kTensor, kIn}, {"gamma", kTensor,
-    kIn}, {"dxOut", kTensor, kOut}, {"dgammaOut", kTensor, kOut}};
+constexpr ArgSpec kArgs759[] = {{"dy", kTensor, kIn, 0x8000003, 8}, {"x", kTensor, kIn, 0x8000003, 8}, {"rstd",
+    kTensor, kIn, 0x1, 255}, {"gamma", kTensor, kIn, 0x8000003, 255}, {"dxOut", kTensor, kOut, 0x8000003, 8},
+    {"dgammaOut", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs760[] = {{"dy", kTensor, kIn}, {"x", kTensor, kIn}, {"rstd", kTensor, kIn}, {"gamma", kTensor,
     kIn}, {"scalesX", kTensor, kIn}, {"offsetXOptional", kTensor, kIn}, {"quantMode", kString, kIn}, {"divMode",
     kBool, kIn}, {"dxOut", kTensor, kOut}, {"dgammaOut", kTensor, kOut}};
-constexpr ArgSpec kArgs761[] = {{"x", kTensor, kIn}, {"gamma", kTensor, kIn}, {"beta", kTensor, kIn}, {"scale",
-    kTensor, kIn}, {"offset", kTensor, kIn}, {"epsilon", kDouble, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kArgs761[] = {{"x", kTensor, kIn, 0x8000002, 8}, {"gamma", kTensor, kIn, 0x8000002, 255}, {"beta",
+    kTensor, kIn, 0x8000002, 255}, {"scale", kTensor, kIn, 0x8000002, 255}, {"offset", kTensor, kIn, 0x8000007, 255},
+    {"epsilon", kDouble, kIn}, {"y", kTensor, kOut, 0x2000000c, 8}};
 constexpr ArgSpec kArgs762[] = {{"x", kTensor, kIn}, {"gamma", kTensor, kIn}, {"scale", kTensor, kIn}, {"offset",
     kTensor, kIn}, {"beta", kTensor, kIn}, {"epsilon", kDouble, kIn}, {"divMode", kBool, kIn}, {"outputRstd", kBool,
     kIn}, {"y", kTensor, kOut}, {"rstd", kTensor, kOut}};
-constexpr ArgSpec kArgs763[] = {{"x", kTensor, kIn}, {"shifts", kIntArray, kIn}, {"dims", kIntArray, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs764[] = {{"positions", kTensor, kIn}, {"queryIn", kTensor, kIn}, {"keyIn", kTensor, kIn},
-    {"cosSinCache", kTensor, kIn}, {"mropeSection", kIntArray, kIn}, {"headSize", kInt, kIn}, {"isNeoxStyle", kBool,
-    kIn}, {"queryOut", kTensor, kOut}, {"keyOut", kTensor, kOut}};
-constexpr ArgSpec kArgs765[] = {{"positions", kTensor, kIn}, {"queryIn", kTensor, kIn}, {"keyIn", kTensor, kIn},
-    {"cosSinCache", kTensor, kIn}, {"mropeSection", kIntArray, kIn}, {"headSize", kInt, kIn}, {"isNeoxStyle", kBool,
-    kIn}, {"cacheMode", kInt, kIn}, {"queryOut", kTensor, kOut}, {"keyOut", kTensor, kOut}};
-constexpr ArgSpec kArgs766[] = {{"x", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor, kIn}, {"mode", kInt,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs767[] = {{"dy", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor, kIn}, {"xOptional",
-    kTensor, kIn}, {"mode", kInt, kIn}, {"dxOut", kTensor, kOut}, {"dcosOut", kTensor, kOut}, {"dsinOut", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs768[] = {{"x", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor, kIn}, {"mode", kInt,
-    kIn}, {"rotate", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs769[] = {{"x", kTensor, kIn}, {"rotation", kTensor, kIn}, {"alpha", kTensor, kIn}, {"axis",
-    kInt, kIn}, {"roundMode", kString, kIn}, {"scaleAlg", kInt, kIn}, {"dstTypeMax", kDouble, kIn}, {"trans", kBool,
-    kIn}, {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}};
-constexpr ArgSpec kArgs770[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs771[] = {{"self", kTensor, kIn}, {"decimals", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs772[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs773[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs774[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs775[] = {{"condition", kTensor, kIn}, {"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs776[] = {{"x", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale", kDouble, kIn},
-    {"fixedTriuMask", kBool, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs777[] = {{"gradOutput", kTensor, kIn}, {"y", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale",
-    kDouble, kIn}, {"fixTriuMask", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs778[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"src", kTensor,
-    kIn}, {"reduce", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs779[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"src", kTensor,
-    kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs780[] = {{"varRef", kTensorList, kInOut}, {"indice", kTensor, kIn}, {"updates", kTensor, kIn},
-    {"maskOptional", kTensor, kIn}, {"reduceOptional", kString, kIn}, {"axis", kInt, kIn}};
-constexpr ArgSpec kArgs781[] = {{"varRef", kTensor, kInOut}, {"indices", kTensor, kIn}, {"updates", kTensor, kIn}};
+constexpr ArgSpec kArgs763[] = {{"x", kTensor, kIn, 0x800135f, 8}, {"shifts", kIntArray, kIn}, {"dims", kIntArray,
+    kIn}, {"out", kTensor, kOut, 0x800135f, 8}};
+constexpr ArgSpec kArgs764[] = {{"positions", kTensor, kIn, 0x200, 255}, {"queryIn", kTensor, kIn, 0x8000003, 255},
+    {"keyIn", kTensor, kIn, 0x8000003, 255}, {"cosSinCache", kTensor, kIn, 0x8000003, 255}, {"mropeSection",
+    kIntArray, kIn}, {"headSize", kInt, kIn}, {"isNeoxStyle", kBool, kIn}, {"queryOut", kTensor, kOut, 0x8000003,
+    255}, {"keyOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs765[] = {{"positions", kTensor, kIn, 0x200, 255}, {"queryIn", kTensor, kIn, 0x8000003, 255},
+    {"keyIn", kTensor, kIn, 0x8000003, 255}, {"cosSinCache", kTensor, kIn, 0x8000003, 255}, {"mropeSection",
+    kIntArray, kIn}, {"headSize", kInt, kIn}, {"isNeoxStyle", kBool, kIn}, {"cacheMode", kInt, kIn}, {"queryOut",
+    kTensor, kOut, 0x8000003, 255}, {"keyOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs766[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"cos", kTensor, kIn, 0x8000003, 255}, {"sin",
+    kTensor, kIn, 0x8000003, 255}, {"mode", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs767[] = {{"dy", kTensor, kIn, 0x8000003, 255}, {"cos", kTensor, kIn, 0x8000003, 255}, {"sin",
+    kTensor, kIn, 0x8000003, 255}, {"xOptional", kTensor, kIn, 0x8000003, 255}, {"mode", kInt, kIn}, {"dxOut",
+    kTensor, kOut, 0x8000003, 255}, {"dcosOut", kTensor, kOut, 0x8000003, 255}, {"dsinOut", kTensor, kOut, 0x8000003,
+    255}};
+constexpr ArgSpec kArgs768[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"cos", kTensor, kIn, 0x8000003, 255}, {"sin",
+    kTensor, kIn, 0x8000003, 255}, {"mode", kInt, kIn}, {"rotate", kTensor, kIn, 0x8000003, 255}, {"out", kTensor,
+    kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs769[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"rotation", kTensor, kIn, 0x8000002, 255},
+    {"alpha", kTensor, kIn, 0x8000000, 255}, {"axis", kInt, kIn}, {"roundMode", kString, kIn}, {"scaleAlg", kInt,
+    kIn}, {"dstTypeMax", kDouble, kIn}, {"trans", kBool, kIn}, {"yOut", kTensor, kOut, 0xc, 255}, {"scaleOut",
+    kTensor, kOut, 0x1, 8}};
+constexpr ArgSpec kArgs770[] = {{"self", kTensor, kIn, 0x8000a0b, 8}, {"out", kTensor, kOut, 0x8000a0b, 8}};
+constexpr ArgSpec kArgs771[] = {{"self", kTensor, kIn, 0x8000a0b, 8}, {"decimals", kInt, kIn}, {"out", kTensor, kOut,
+    0x8000a0b, 8}};
+constexpr ArgSpec kArgs772[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs773[] = {{"self", kTensor, kIn, 0x8030a5f, 8}, {"other", kTensor, kIn, 0x8030a5f, 8}, {"alpha",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x8030a5f, 8}};
+constexpr ArgSpec kArgs774[] = {{"self", kTensor, kIn, 0x8030a5f, 8}, {"other", kScalar, kIn}, {"alpha", kScalar,
+    kIn}, {"out", kTensor, kOut, 0x8030a5f, 8}};
+constexpr ArgSpec kArgs775[] = {{"condition", kTensor, kIn, 0x1010, 255}, {"self", kTensor, kIn}, {"other", kTensor,
+    kIn}, {"out", kTensor, kOut, 0x8031fdf, 255}};
+constexpr ArgSpec kArgs776[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"mask", kTensor, kIn, 0x1000, 255}, {"scale",
+    kDouble, kIn}, {"fixedTriuMask", kBool, kIn}, {"y", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs777[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"y", kTensor, kIn, 0x8000003, 255},
+    {"mask", kTensor, kIn, 0x1000, 255}, {"scale", kDouble, kIn}, {"fixTriuMask", kBool, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs778[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 8}, {"src", kTensor, kIn, 0x8031a5f, 8}, {"reduce", kInt, kIn}, {"out", kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs779[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 255}, {"src", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs780[] = {{"varRef", kTensorList, kInOut, 0x80001df, 8}, {"indice", kTensor, kIn, 0x208, 8},
+    {"updates", kTensor, kIn, 0x80001df, 8}, {"maskOptional", kTensor, kIn, 0x10, 8}, {"reduceOptional", kString,
+    kIn}, {"axis", kInt, kIn}};
+constexpr ArgSpec kArgs781[] = {{"varRef", kTensor, kInOut, 0x8001207, 8}, {"indices", kTensor, kIn, 0x208, 255},
+    {"updates", kTensor, kIn, 0x8001207, 255}};
 constexpr ArgSpec kArgs782[] = {{"key", kTensor, kIn}, {"keyCacheRef", kTensor, kInOut}, {"slotMapping", kTensor,
     kIn}, {"compressLensOptional", kTensor, kIn}, {"compressSeqOffsetOptional", kTensor, kIn}, {"seqLensOptional",
     kTensor, kIn}, {"cacheMode", kString, kIn}};
-constexpr ArgSpec kArgs783[] = {{"key", kTensor, kIn}, {"keyCacheRef", kTensor, kInOut}, {"slotMapping", kTensor,
-    kIn}, {"value", kTensor, kIn}, {"valueCacheRef", kTensor, kInOut}, {"compressLensOptional", kTensor, kIn},
-    {"compressSeqOffsetOptional", kTensor, kIn}, {"seqLensOptional", kTensor, kIn}, {"cacheModeOptional", kString,
-    kIn}, {"scatterModeOptional", kString, kIn}, {"stridesOptional", kIntArray, kIn}, {"offsetsOptional", kIntArray,
-    kIn}};
-constexpr ArgSpec kArgs784[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"src", kTensor,
-    kIn}, {"reduce", kInt, kIn}, {"includeSelf", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs785[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"index", kTensor, kIn}, {"value",
-    kScalar, kIn}, {"reduce", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs786[] = {{"sortedSequence", kTensor, kIn}, {"self", kTensor, kIn}, {"outInt32", kBool, kIn},
-    {"right", kBool, kIn}, {"sorter", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs787[] = {{"sortedSequence", kTensor, kIn}, {"self", kScalar, kIn}, {"outInt32", kBool, kIn},
-    {"right", kBool, kIn}, {"sorter", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs788[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs789[] = {{"gradOutput", kTensor, kIn}, {"output", kTensor, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs790[] = {{"self", kTensor, kIn}, {"result", kTensor, kOut}};
-constexpr ArgSpec kArgs791[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs792[] = {{"val", kTensor, kIn}, {"inputGradRef", kTensor, kInOut}, {"sfdaRef", kTensor,
-    kInOut}, {"stepRef", kTensor, kInOut}, {"cMinSteps", kInt, kIn}, {"cThreshL1", kDouble, kIn}, {"cCoeffL1",
-    kDouble, kIn}, {"cThreshL2", kDouble, kIn}, {"cCoeffL2", kDouble, kIn}, {"npuAsdDetect", kInt, kIn}, {"result",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs793[] = {{"val", kTensor, kIn}, {"max", kTensor, kIn}, {"avgRef", kTensor, kInOut},
-    {"inputGradRef", kTensor, kInOut}, {"stepRef", kTensor, kInOut}, {"dstSize", kIntArray, kIn}, {"dstStride",
-    kIntArray, kIn}, {"dstOffset", kIntArray, kIn}, {"cThreshL1", kDouble, kIn}, {"cThreshL2", kDouble, kIn},
-    {"beta1", kDouble, kIn}, {"npuAsdDetect", kInt, kIn}, {"result", kTensor, kOut}};
-constexpr ArgSpec kArgs794[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs795[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs796[] = {{"selfRef", kTensor, kInOut}, {"count", kInt, kIn}, {"lambda", kDouble, kIn}, {"seed",
-    kInt, kIn}, {"offset", kInt, kIn}};
-constexpr ArgSpec kArgs797[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs798[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs799[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs783[] = {{"key", kTensor, kIn, 0x800005f, 255}, {"keyCacheRef", kTensor, kInOut},
+    {"slotMapping", kTensor, kIn, 0x208, 255}, {"value", kTensor, kIn}, {"valueCacheRef", kTensor, kInOut},
+    {"compressLensOptional", kTensor, kIn}, {"compressSeqOffsetOptional", kTensor, kIn}, {"seqLensOptional", kTensor,
+    kIn}, {"cacheModeOptional", kString, kIn}, {"scatterModeOptional", kString, kIn}, {"stridesOptional", kIntArray,
+    kIn}, {"offsetsOptional", kIntArray, kIn}};
+constexpr ArgSpec kArgs784[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 8}, {"src", kTensor, kIn, 0x8031a5f, 8}, {"reduce", kInt, kIn}, {"includeSelf", kBool, kIn}, {"out",
+    kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs785[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"dim", kInt, kIn}, {"index", kTensor, kIn,
+    0x208, 8}, {"value", kScalar, kIn}, {"reduce", kInt, kIn}, {"out", kTensor, kOut, 0x8031a5f, 255}};
+constexpr ArgSpec kArgs786[] = {{"sortedSequence", kTensor, kIn, 0xa5f, 8}, {"self", kTensor, kIn, 0xa5f, 8},
+    {"outInt32", kBool, kIn}, {"right", kBool, kIn}, {"sorter", kTensor, kIn, 0x200, 255}, {"out", kTensor, kOut,
+    0x208, 255}};
+constexpr ArgSpec kArgs787[] = {{"sortedSequence", kTensor, kIn, 0xa5f, 255}, {"self", kScalar, kIn}, {"outInt32",
+    kBool, kIn}, {"right", kBool, kIn}, {"sorter", kTensor, kIn, 0x200, 255}, {"out", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs788[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs789[] = {{"gradOutput", kTensor, kIn, 0x8030803, 8}, {"output", kTensor, kIn, 0x8030803, 8},
+    {"gradInput", kTensor, kOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs790[] = {{"self", kTensor, kIn, 0x8031a0b, 255}, {"result", kTensor, kOut, 0x8031a0b, 255}};
+constexpr ArgSpec kArgs791[] = {{"self", kTensor, kIn, 0x8001fdf, 255}, {"out", kTensor, kOut, 0x1000, 255}};
+constexpr ArgSpec kArgs792[] = {{"val", kTensor, kIn, 0x8000003, 255}, {"inputGradRef", kTensor, kInOut, 0x8000003,
+    255}, {"sfdaRef", kTensor, kInOut, 0x1, 255}, {"stepRef", kTensor, kInOut, 0x200, 255}, {"cMinSteps", kInt, kIn},
+    {"cThreshL1", kDouble, kIn}, {"cCoeffL1", kDouble, kIn}, {"cThreshL2", kDouble, kIn}, {"cCoeffL2", kDouble, kIn},
+    {"npuAsdDetect", kInt, kIn}, {"result", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs793[] = {{"val", kTensor, kIn, 0x8000003, 255}, {"max", kTensor, kIn, 0x8000003, 255},
+    {"avgRef", kTensor, kInOut, 0x8000003, 255}, {"inputGradRef", kTensor, kInOut, 0x8000003, 255}, {"stepRef",
+    kTensor, kInOut, 0x200, 255}, {"dstSize", kIntArray, kIn}, {"dstStride", kIntArray, kIn}, {"dstOffset", kIntArray,
+    kIn}, {"cThreshL1", kDouble, kIn}, {"cThreshL2", kDouble, kIn}, {"beta1", kDouble, kIn}, {"npuAsdDetect", kInt,
+    kIn}, {"result", kTensor, kOut, 0x8, 255}};
+constexpr ArgSpec kArgs794[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs795[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs796[] = {{"selfRef", kTensor, kInOut, 0x8000003, 8}, {"count", kInt, kIn}, {"lambda", kDouble,
+    kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}};
+constexpr ArgSpec kArgs797[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs798[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs799[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030803, 8}};
 constexpr ArgSpec kArgs800[] = {{"cycles", kIntArray, kIn}};
-constexpr ArgSpec kArgs801[] = {{"self", kTensor, kIn}, {"signOut", kTensor, kOut}, {"logOut", kTensor, kOut}};
-constexpr ArgSpec kArgs802[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"reduction", kInt, kIn}, {"beta",
-    kDouble, kIn}, {"result", kTensor, kOut}};
-constexpr ArgSpec kArgs803[] = {{"gradOut", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"beta", kDouble, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs804[] = {{"self", kTensor, kIn}, {"target", kTensor, kIn}, {"reduction", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs805[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"target", kTensor, kIn},
-    {"reduction", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs806[] = {{"self", kTensor, kIn}, {"dim", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs807[] = {{"gradOutput", kTensor, kIn}, {"output", kTensor, kIn}, {"dim", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs808[] = {{"self", kTensor, kIn}, {"beta", kScalar, kIn}, {"threshold", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs809[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"beta", kScalar, kIn},
-    {"threshold", kScalar, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs810[] = {{"self", kTensor, kIn}, {"lambd", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs811[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"lambda", kScalar, kIn},
-    {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs812[] = {{"self", kTensor, kIn}, {"stable", kBool, kIn}, {"dim", kInt, kIn}, {"descending",
-    kBool, kIn}, {"valuesOut", kTensor, kOut}, {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs813[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"sparseIndices", kTensor, kIn}, {"blockTableOptional", kTensor, kIn}, {"actualSeqLengthsQueryOptional", kTensor,
-    kIn}, {"actualSeqLengthsKvOptional", kTensor, kIn}, {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional",
-    kTensor, kIn}, {"scaleValue", kDouble, kIn}, {"sparseBlockSizeOptional", kInt, kIn}, {"layoutQueryOptional",
-    kString, kIn}, {"layoutKvOptional", kString, kIn}, {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn},
-    {"nextTokens", kInt, kIn}, {"attentionMode", kInt, kIn}, {"returnSoftmaxLse", kBool, kIn}, {"attentionOut",
-    kTensor, kOut}, {"softmaxMax", kTensor, kIn}, {"softmaxSum", kTensor, kIn}};
-constexpr ArgSpec kArgs814[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"sparseIndices", kTensor, kIn}, {"dOut", kTensor, kIn}, {"out", kTensor, kIn}, {"softmaxMax", kTensor, kIn},
-    {"softmaxSum", kTensor, kIn}, {"actualSeqLengthsQueryOptional", kTensor, kIn}, {"actualSeqLengthsKvOptional",
-    kTensor, kIn}, {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional", kTensor, kIn}, {"scaleValue", kDouble,
-    kIn}, {"sparseBlockSize", kInt, kIn}, {"layoutOptional", kString, kIn}, {"sparseMode", kInt, kIn}, {"preTokens",
-    kInt, kIn}, {"nextTokens", kInt, kIn}, {"deterministic", kBool, kIn}, {"dQueryOut", kTensor, kOut}, {"dKeyOut",
-    kTensor, kOut}, {"dValueOut", kTensor, kOut}, {"dQueryRopeOutOptional", kTensor, kOut}, {"dKeyRopeOutOptional",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs815[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"value", kTensor, kIn},
-    {"sparseIndices", kTensor, kIn}, {"blockTableOptional", kTensor, kIn}, {"actualSeqLengthsQueryOptional", kTensor,
-    kIn}, {"actualSeqLengthsKvOptional", kTensor, kIn}, {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional",
-    kTensor, kIn}, {"sinksOptional", kTensor, kIn}, {"scaleValue", kDouble, kIn}, {"sparseBlockSizeOptional", kInt,
-    kIn}, {"layoutQueryOptional", kString, kIn}, {"layoutKvOptional", kString, kIn}, {"sparseMode", kInt, kIn},
-    {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"attentionMode", kInt, kIn}, {"returnSoftmaxLse", kBool,
-    kIn}, {"attentionOut", kTensor, kOut}, {"softmaxMax", kTensor, kIn}, {"softmaxSum", kTensor, kIn}};
-constexpr ArgSpec kArgs816[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"queryIndex", kTensor, kIn},
-    {"keyIndex", kTensor, kIn}, {"weights", kTensor, kIn}, {"sparseIndices", kTensor, kIn}, {"softmaxMax", kTensor,
-    kIn}, {"softmaxSum", kTensor, kIn}, {"queryRope", kTensor, kIn}, {"keyRope", kTensor, kIn},
-    {"actualSeqLengthsQuery", kIntArray, kIn}, {"actualSeqLengthsKey", kIntArray, kIn}, {"scaleValue", kDouble, kIn},
-    {"layout", kString, kIn}, {"sparseMode", kInt, kIn}, {"pre_tokens", kInt, kIn}, {"next_tokens", kInt, kIn},
-    {"deterministic", kBool, kIn}, {"dQueryIndex", kTensor, kOut}, {"dKeyIndex", kTensor, kOut}, {"dWeights", kTensor,
-    kOut}, {"loss", kTensor, kOut}};
+constexpr ArgSpec kArgs801[] = {{"self", kTensor, kIn, 0x30801, 255}, {"signOut", kTensor, kOut, 0x30801, 255},
+    {"logOut", kTensor, kOut, 0x30801, 255}};
+constexpr ArgSpec kArgs802[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"target", kTensor, kIn, 0x8000003, 8},
+    {"reduction", kInt, kIn}, {"beta", kDouble, kIn}, {"result", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs803[] = {{"gradOut", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"target", kTensor, kIn, 0x8000003, 8}, {"reduction", kInt, kIn}, {"beta", kDouble, kIn}, {"gradInput", kTensor,
+    kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs804[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"target", kTensor, kIn, 0x8000003, 8},
+    {"reduction", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs805[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"target", kTensor, kIn, 0x8000003, 8}, {"reduction", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs806[] = {{"self", kTensor, kIn, 0x8000803, 8}, {"dim", kInt, kIn}, {"out", kTensor, kOut,
+    0x8000803, 8}};
+constexpr ArgSpec kArgs807[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"output", kTensor, kIn, 0x8000003, 8},
+    {"dim", kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs808[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"beta", kScalar, kIn}, {"threshold", kScalar,
+    kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs809[] = {{"gradOutput", kTensor, kIn, 0x8000803, 8}, {"self", kTensor, kIn, 0x8001a5f, 8},
+    {"beta", kScalar, kIn}, {"threshold", kScalar, kIn}, {"gradInput", kTensor, kOut, 0x8000803, 8}};
+constexpr ArgSpec kArgs810[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"lambd", kScalar, kIn}, {"out", kTensor, kOut,
+    0x8000003, 8}};
+constexpr ArgSpec kArgs811[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+    {"lambda", kScalar, kIn}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs812[] = {{"self", kTensor, kIn, 0x800125f, 8}, {"stable", kBool, kIn}, {"dim", kInt, kIn},
+    {"descending", kBool, kIn}, {"valuesOut", kTensor, kOut, 0x8001a5f, 255}, {"indicesOut", kTensor, kOut, 0x200,
+    255}};
+constexpr ArgSpec kArgs813[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"sparseIndices", kTensor, kIn, 0x8, 255}, {"blockTableOptional",
+    kTensor, kIn}, {"actualSeqLengthsQueryOptional", kTensor, kIn}, {"actualSeqLengthsKvOptional", kTensor, kIn},
+    {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional", kTensor, kIn}, {"scaleValue", kDouble, kIn},
+    {"sparseBlockSizeOptional", kInt, kIn}, {"layoutQueryOptional", kString, kIn}, {"layoutKvOptional", kString, kIn},
+    {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"attentionMode", kInt, kIn},
+    {"returnSoftmaxLse", kBool, kIn}, {"attentionOut", kTensor, kOut, 0x8000002, 255}, {"softmaxMax", kTensor, kIn},
+    {"softmaxSum", kTensor, kIn}};
+constexpr ArgSpec kArgs814[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"sparseIndices", kTensor, kIn, 0x8, 255}, {"dOut", kTensor, kIn,
+    0x8000002, 255}, {"out", kTensor, kIn, 0x8000002, 255}, {"softmaxMax", kTensor, kIn, 0x1, 255}, {"softmaxSum",
+    kTensor, kIn, 0x1, 255}, {"actualSeqLengthsQueryOptional", kTensor, kIn, 0x8, 255}, {"actualSeqLengthsKvOptional",
+    kTensor, kIn}, {"queryRopeOptional", kTensor, kIn, 0x8000002, 255}, {"keyRopeOptional", kTensor, kIn, 0x8000002,
+    255}, {"scaleValue", kDouble, kIn}, {"sparseBlockSize", kInt, kIn}, {"layoutOptional", kString, kIn},
+    {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"deterministic", kBool, kIn},
+    {"dQueryOut", kTensor, kOut}, {"dKeyOut", kTensor, kOut}, {"dValueOut", kTensor, kOut}, {"dQueryRopeOutOptional",
+    kTensor, kOut}, {"dKeyRopeOutOptional", kTensor, kOut}};
+constexpr ArgSpec kArgs815[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"value", kTensor, kIn, 0x8000002, 255}, {"sparseIndices", kTensor, kIn, 0x8, 255}, {"blockTableOptional",
+    kTensor, kIn, 0x8, 255}, {"actualSeqLengthsQueryOptional", kTensor, kIn, 0x8, 255}, {"actualSeqLengthsKvOptional",
+    kTensor, kIn, 0x8, 255}, {"queryRopeOptional", kTensor, kIn, 0x8000002, 255}, {"keyRopeOptional", kTensor, kIn,
+    0x8000002, 255}, {"sinksOptional", kTensor, kIn, 0x1, 255}, {"scaleValue", kDouble, kIn},
+    {"sparseBlockSizeOptional", kInt, kIn}, {"layoutQueryOptional", kString, kIn}, {"layoutKvOptional", kString, kIn},
+    {"sparseMode", kInt, kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"attentionMode", kInt, kIn},
+    {"returnSoftmaxLse", kBool, kIn}, {"attentionOut", kTensor, kOut, 0x8000002, 255}, {"softmaxMax", kTensor, kIn},
+    {"softmaxSum", kTensor, kIn}};
+constexpr ArgSpec kArgs816[] = {{"query", kTensor, kIn, 0x8000002, 255}, {"key", kTensor, kIn, 0x8000002, 255},
+    {"queryIndex", kTensor, kIn, 0x8000002, 255}, {"keyIndex", kTensor, kIn, 0x8000002, 255}, {"weights", kTensor,
+    kIn, 0x8000003, 255}, {"sparseIndices", kTensor, kIn, 0x8, 255}, {"softmaxMax", kTensor, kIn, 0x1, 255},
+    {"softmaxSum", kTensor, kIn, 0x1, 255}, {"queryRope", kTensor, kIn, 0x8000002, 255}, {"keyRope", kTensor, kIn,
+    0x8000002, 255}, {"actualSeqLengthsQuery", kIntArray, kIn}, {"actualSeqLengthsKey", kIntArray, kIn},
+    {"scaleValue", kDouble, kIn}, {"layout", kString, kIn}, {"sparseMode", kInt, kIn}, {"pre_tokens", kInt, kIn},
+    {"next_tokens", kInt, kIn}, {"deterministic", kBool, kIn}, {"dQueryIndex", kTensor, kOut, 0x8000002, 255},
+    {"dKeyIndex", kTensor, kOut, 0x8000002, 255}, {"dWeights", kTensor, kOut, 0x8000003, 255}, {"loss", kTensor, kOut,
+    0x1, 255}};
 constexpr ArgSpec kArgs817[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, {"queryIndex", kTensor, kIn},
     {"keyIndex", kTensor, kIn}, {"weight", kTensor, kIn}, {"sparseIndices", kTensor, kIn}, {"softmaxMax", kTensor,
     kIn}, {"softmaxSum", kTensor, kIn}, {"queryRopeOptional", kTensor, kIn}, {"keyRopeOptional", kTensor, kIn},
@@ -2101,31 +2486,36 @@ constexpr ArgSpec kArgs817[] = {{"query", kTensor, kIn}, {"key", kTensor, kIn}, 
     {"sinksOptional", kTensor, kIn}, {"scaleValue", kDouble, kIn}, {"layout", kString, kIn}, {"sparseMode", kInt,
     kIn}, {"preTokens", kInt, kIn}, {"nextTokens", kInt, kIn}, {"deterministic", kBool, kIn}, {"dQueryIndex", kTensor,
     kOut}, {"dKeyIndex", kTensor, kOut}, {"dWeight", kTensor, kIn}, {"loss", kTensor, kOut}};
-constexpr ArgSpec kArgs818[] = {{"self", kTensor, kIn}, {"splitSize", kIntArray, kIn}, {"dim", kInt, kIn}, {"out",
-    kTensorList, kOut}};
-constexpr ArgSpec kArgs819[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs820[] = {{"tensors", kTensorList, kIn}, {"dim", kInt, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs818[] = {{"self", kTensor, kIn, 0x8031fdf, 255}, {"splitSize", kIntArray, kIn}, {"dim", kInt,
+    kIn}, {"out", kTensorList, kOut, 0x8031fdf, 255}};
+constexpr ArgSpec kArgs819[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"out", kTensor, kOut, 0x8030803, 8}};
+constexpr ArgSpec kArgs820[] = {{"tensors", kTensorList, kIn, 0x8031fdf, 255}, {"dim", kInt, kIn}, {"out", kTensor,
+    kOut, 0x8031fdf, 8}};
 constexpr ArgSpec kArgs821[] = {{"self", kTensor, kOut}, {"seedTensor", kTensor, kIn}, {"offsetTensor", kTensor, kIn},
     {"offset", kInt, kIn}, {"lambd", kDouble, kIn}};
-constexpr ArgSpec kArgs822[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"correction", kInt, kIn},
-    {"keepdim", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs823[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"correction", kInt, kIn},
-    {"keepdim", kBool, kIn}, {"stdOut", kTensor, kOut}, {"meanOut", kTensor, kOut}};
+constexpr ArgSpec kArgs822[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"dim", kIntArray, kIn}, {"correction", kInt,
+    kIn}, {"keepdim", kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs823[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"dim", kIntArray, kIn}, {"correction", kInt,
+    kIn}, {"keepdim", kBool, kIn}, {"stdOut", kTensor, kOut, 0x8000003, 255}, {"meanOut", kTensor, kOut, 0x8000003,
+    255}};
 constexpr ArgSpec kArgs824[] = {{"self", kTensor, kIn}, {"begin", kIntArray, kIn}, {"end", kIntArray, kIn},
     {"strides", kIntArray, kIn}, {"beginMask", kInt, kIn}, {"endMask", kInt, kIn}, {"ellipsisMask", kInt, kIn},
     {"newAxisMask", kInt, kIn}, {"shrinkAxisMask", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs825[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs826[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"alpha", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs827[] = {{"input", kTensor, kIn}, {"fullMatrices", kBool, kIn}, {"computeUV", kBool, kIn},
-    {"sigma", kTensor, kOut}, {"u", kTensor, kOut}, {"v", kTensor, kOut}};
-constexpr ArgSpec kArgs828[] = {{"x", kTensor, kIn}, {"dim", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs829[] = {{"yGrad", kTensor, kIn}, {"x", kTensor, kIn}, {"dim", kInt, kIn}, {"out", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs830[] = {{"x", kTensor, kIn}, {"smoothScalesOptional", kTensor, kIn}, {"offsetsOptional",
-    kTensor, kIn}, {"groupIndexOptional", kTensor, kIn}, {"activateLeft", kBool, kIn}, {"quantModeOptional", kString,
-    kIn}, {"groupListType", kInt, kIn}, {"dstType", kInt, kIn}, {"yOut", kTensor, kOut}, {"scaleOut", kTensor, kOut}};
+constexpr ArgSpec kArgs825[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kTensor, kIn, 0x8031a5f, 8}, {"alpha",
+    kScalar, kIn}, {"out", kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs826[] = {{"self", kTensor, kIn, 0x8031a5f, 8}, {"other", kScalar, kIn}, {"alpha", kScalar,
+    kIn}, {"out", kTensor, kOut, 0x8031a5f, 8}};
+constexpr ArgSpec kArgs827[] = {{"input", kTensor, kIn, 0x30801, 8}, {"fullMatrices", kBool, kIn}, {"computeUV",
+    kBool, kIn}, {"sigma", kTensor, kOut, 0x30801, 255}, {"u", kTensor, kOut, 0x30801, 8}, {"v", kTensor, kOut,
+    0x30801, 8}};
+constexpr ArgSpec kArgs828[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"dim", kInt, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs829[] = {{"yGrad", kTensor, kIn, 0x8000003, 8}, {"x", kTensor, kIn, 0x8000003, 8}, {"dim",
+    kInt, kIn}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs830[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"smoothScalesOptional", kTensor, kIn, 0x1, 255},
+    {"offsetsOptional", kTensor, kIn, 0x1, 255}, {"groupIndexOptional", kTensor, kIn, 0x8, 255}, {"activateLeft",
+    kBool, kIn}, {"quantModeOptional", kString, kIn}, {"groupListType", kInt, kIn}, {"dstType", kInt, kIn}, {"yOut",
+    kTensor, kOut, 0x20000004, 255}, {"scaleOut", kTensor, kOut, 0x1, 255}};
 constexpr ArgSpec kArgs831[] = {{"x", kTensor, kIn}, {"yGrad", kTensor, kIn}, {"groupIndexOptional", kTensor, kIn},
     {"activateLeft", kBool, kIn}, {"roundModeOptional", kString, kIn}, {"scaleAlg", kInt, kIn}, {"dstDtype", kInt,
     kIn}, {"maxDtypeValue", kDouble, kIn}, {"y1Out", kTensor, kOut}, {"mxscale1Out", kTensor, kOut}, {"y2Out",
@@ -2146,47 +2536,60 @@ constexpr ArgSpec kArgs835[] = {{"x", kTensor, kIn}, {"groupIndexOptional", kTen
     kIn}, {"roundModeOptional", kString, kIn}, {"scaleAlg", kInt, kIn}, {"dstType", kInt, kIn}, {"maxDtypeValue",
     kDouble, kIn}, {"y1Out", kTensor, kOut}, {"mxscale1Out", kTensor, kOut}, {"y2Out", kTensor, kOut}, {"mxscale2Out",
     kTensor, kOut}};
-constexpr ArgSpec kArgs836[] = {{"totalSum", kTensor, kIn}, {"totalSquareSum", kTensor, kIn}, {"sampleCount", kTensor,
-    kIn}, {"mean", kTensor, kInOut}, {"variance", kTensor, kInOut}, {"momentum", kDouble, kIn}, {"eps", kDouble, kIn},
-    {"batchMean", kTensor, kOut}, {"batchInvstd", kTensor, kOut}};
-constexpr ArgSpec kArgs837[] = {{"self", kTensor, kIn}, {"index", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs838[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs839[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs840[] = {{"gradOutput", kTensor, kIn}, {"output", kTensor, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs841[] = {{"inputGates", kTensor, kIn}, {"hiddenGates", kTensor, kIn}, {"cx", kTensor, kIn},
-    {"inputBiasOptional", kTensor, kIn}, {"hiddenBiasOptional", kTensor, kIn}, {"hyOut", kTensor, kOut}, {"cyOut",
-    kTensor, kOut}, {"storageOut", kTensor, kOut}};
-constexpr ArgSpec kArgs842[] = {{"gradHyOptional", kTensor, kIn}, {"gradCOptional", kTensor, kIn}, {"cx", kTensor,
-    kIn}, {"cy", kTensor, kIn}, {"storage", kTensor, kIn}, {"hasBias", kBool, kIn}, {"gradGatesOut", kTensor, kOut},
-    {"gradCxOut", kTensor, kOut}, {"gradBiasOut", kTensor, kOut}};
-constexpr ArgSpec kArgs843[] = {{"self", kTensor, kIn}, {"threshold", kScalar, kIn}, {"value", kScalar, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs844[] = {{"gradOutput", kTensor, kIn}, {"self", kTensor, kIn}, {"threshold", kScalar, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs845[] = {{"logits", kTensor, kIn}, {"topK", kTensor, kIn}, {"topP", kTensor, kIn}, {"q",
-    kTensor, kIn}, {"eps", kDouble, kIn}, {"isNeedLogits", kBool, kIn}, {"topKGuess", kInt, kIn}, {"logitsSelectIdx",
-    kTensor, kOut}, {"logitsTopKPSelect", kTensor, kOut}};
-constexpr ArgSpec kArgs846[] = {{"logits", kTensor, kIn}, {"topK", kTensor, kIn}, {"topP", kTensor, kIn}, {"q",
-    kTensor, kIn}, {"minPs", kTensor, kIn}, {"eps", kDouble, kIn}, {"isNeedLogits", kBool, kIn}, {"topKGuess", kInt,
-    kIn}, {"ksMax", kInt, kIn}, {"inputIsLogits", kBool, kIn}, {"isNeedSampleResult", kBool, kIn}, {"logitsSelectIdx",
-    kTensor, kOut}, {"logitsTopKPSelect", kTensor, kOut}, {"logitsIdx", kTensor, kOut}, {"logitsSortMasked", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs847[] = {{"self", kTensor, kIn}, {"k", kInt, kIn}, {"dim", kInt, kIn}, {"largest", kBool, kIn},
-    {"sorted", kBool, kIn}, {"valuesOut", kTensor, kOut}, {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs848[] = {{"self", kTensor, kIn}, {"k", kInt, kIn}, {"dim", kInt, kIn}, {"largest", kBool, kIn},
-    {"sorted", kBool, kIn}, {"sortPolicy", kInt, kIn}, {"valuesOut", kTensor, kOut}, {"indicesOut", kTensor, kOut}};
-constexpr ArgSpec kArgs849[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs850[] = {{"scale", kTensor, kIn}, {"offset", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs851[] = {{"scale", kTensor, kIn}, {"offset", kTensor, kIn}, {"roundMode", kInt, kIn}, {"out",
-    kTensor, kOut}};
-constexpr ArgSpec kArgs852[] = {{"qkv", kTensor, kIn}, {"qkvBias", kTensor, kIn}, {"numHeads", kInt, kIn}, {"qOut",
-    kTensor, kOut}, {"kOut", kTensor, kOut}, {"vOut", kTensor, kOut}};
-constexpr ArgSpec kArgs853[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"scale", kTensor,
-    kIn}, {"permX1", kIntArray, kIn}, {"permX2", kIntArray, kIn}, {"permY", kIntArray, kIn}, {"cubeMathType", kInt,
-    kIn}, {"batchSplitFactor", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs854[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"scale", kTensor,
-    kIn}, {"permX1", kIntArray, kIn}, {"permX2", kIntArray, kIn}, {"permY", kIntArray, kIn}, {"cubeMathType", kInt,
-    kIn}, {"batchSplitFactor", kInt, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs836[] = {{"totalSum", kTensor, kIn, 0x3, 255}, {"totalSquareSum", kTensor, kIn, 0x3, 255},
+    {"sampleCount", kTensor, kIn, 0x800000b, 255}, {"mean", kTensor, kInOut, 0x3, 255}, {"variance", kTensor, kInOut,
+    0x3, 255}, {"momentum", kDouble, kIn}, {"eps", kDouble, kIn}, {"batchMean", kTensor, kOut, 0x3, 255},
+    {"batchInvstd", kTensor, kOut, 0x3, 255}};
+constexpr ArgSpec kArgs837[] = {{"self", kTensor, kIn, 0x8031fdf, 8}, {"index", kTensor, kIn, 0x208, 8}, {"out",
+    kTensor, kOut, 0x8031fdf, 8}};
+constexpr ArgSpec kArgs838[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8030803, 255}};
+constexpr ArgSpec kArgs839[] = {{"self", kTensor, kIn, 0x800125f, 255}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs840[] = {{"gradOutput", kTensor, kIn, 0x8000803, 255}, {"output", kTensor, kIn, 0x8000803,
+    255}, {"gradInput", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs841[] = {{"inputGates", kTensor, kIn, 0x3, 255}, {"hiddenGates", kTensor, kIn, 0x3, 255},
+    {"cx", kTensor, kIn, 0x3, 255}, {"inputBiasOptional", kTensor, kIn, 0x3, 255}, {"hiddenBiasOptional", kTensor,
+    kIn, 0x3, 255}, {"hyOut", kTensor, kOut, 0x3, 255}, {"cyOut", kTensor, kOut, 0x3, 255}, {"storageOut", kTensor,
+    kOut, 0x3, 255}};
+constexpr ArgSpec kArgs842[] = {{"gradHyOptional", kTensor, kIn, 0x3, 255}, {"gradCOptional", kTensor, kIn, 0x3, 255},
+    {"cx", kTensor, kIn, 0x3, 255}, {"cy", kTensor, kIn, 0x3, 255}, {"storage", kTensor, kIn, 0x3, 255}, {"hasBias",
+    kBool, kIn}, {"gradGatesOut", kTensor, kOut, 0x3, 255}, {"gradCxOut", kTensor, kOut, 0x3, 255}, {"gradBiasOut",
+    kTensor, kOut, 0x3, 255}};
+constexpr ArgSpec kArgs843[] = {{"self", kTensor, kIn, 0x800025f, 8}, {"threshold", kScalar, kIn}, {"value", kScalar,
+    kIn}, {"out", kTensor, kOut, 0x800025f, 8}};
+constexpr ArgSpec kArgs844[] = {{"gradOutput", kTensor, kIn, 0x800021f, 8}, {"self", kTensor, kIn, 0x800021f, 8},
+    {"threshold", kScalar, kIn}, {"out", kTensor, kOut, 0x800021f, 8}};
+constexpr ArgSpec kArgs845[] = {{"logits", kTensor, kIn, 0x8000002, 255}, {"topK", kTensor, kIn, 0x8, 255}, {"topP",
+    kTensor, kIn, 0x8000002, 255}, {"q", kTensor, kIn, 0x1, 255}, {"eps", kDouble, kIn}, {"isNeedLogits", kBool, kIn},
+    {"topKGuess", kInt, kIn}, {"logitsSelectIdx", kTensor, kOut, 0x200, 255}, {"logitsTopKPSelect", kTensor, kOut,
+    0x1, 255}};
+constexpr ArgSpec kArgs846[] = {{"logits", kTensor, kIn, 0x8000003, 255}, {"topK", kTensor, kIn, 0x8, 255}, {"topP",
+    kTensor, kIn, 0x8000003, 255}, {"q", kTensor, kIn, 0x1, 255}, {"minPs", kTensor, kIn, 0x8000003, 255}, {"eps",
+    kDouble, kIn}, {"isNeedLogits", kBool, kIn}, {"topKGuess", kInt, kIn}, {"ksMax", kInt, kIn}, {"inputIsLogits",
+    kBool, kIn}, {"isNeedSampleResult", kBool, kIn}, {"logitsSelectIdx", kTensor, kOut, 0x200, 255},
+    {"logitsTopKPSelect", kTensor, kOut, 0x1, 255}, {"logitsIdx", kTensor, kOut, 0x200, 255}, {"logitsSortMasked",
+    kTensor, kOut, 0x1, 255}};
+constexpr ArgSpec kArgs847[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"k", kInt, kIn}, {"dim", kInt, kIn},
+    {"largest", kBool, kIn}, {"sorted", kBool, kIn}, {"valuesOut", kTensor, kOut, 0x8000a5f, 8}, {"indicesOut",
+    kTensor, kOut, 0x200, 8}};
+constexpr ArgSpec kArgs848[] = {{"self", kTensor, kIn, 0x8000a5f, 8}, {"k", kInt, kIn}, {"dim", kInt, kIn},
+    {"largest", kBool, kIn}, {"sorted", kBool, kIn}, {"sortPolicy", kInt, kIn}, {"valuesOut", kTensor, kOut,
+    0x8000a5f, 8}, {"indicesOut", kTensor, kOut, 0x200, 8}};
+constexpr ArgSpec kArgs849[] = {{"self", kTensor, kIn, 0x8031a5f, 255}, {"out", kTensor, kOut, 0x8030a03, 255}};
+constexpr ArgSpec kArgs850[] = {{"scale", kTensor, kIn, 0x1, 255}, {"offset", kTensor, kIn, 0x1, 255}, {"out",
+    kTensor, kOut, 0x600, 255}};
+constexpr ArgSpec kArgs851[] = {{"scale", kTensor, kIn, 0x1, 255}, {"offset", kTensor, kIn, 0x1, 255}, {"roundMode",
+    kInt, kIn}, {"out", kTensor, kOut, 0x600, 255}};
+constexpr ArgSpec kArgs852[] = {{"qkv", kTensor, kIn, 0x8000003, 255}, {"qkvBias", kTensor, kIn, 0x8000003, 255},
+    {"numHeads", kInt, kIn}, {"qOut", kTensor, kOut, 0x8000003, 255}, {"kOut", kTensor, kOut, 0x8000003, 255},
+    {"vOut", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs853[] = {{"x1", kTensor, kIn, 0x8000003, 255}, {"x2", kTensor, kIn, 0x8000003, 255}, {"bias",
+    kTensor, kIn, 0x8000003, 255}, {"scale", kTensor, kIn, 0x600, 255}, {"permX1", kIntArray, kIn}, {"permX2",
+    kIntArray, kIn}, {"permY", kIntArray, kIn}, {"cubeMathType", kInt, kIn}, {"batchSplitFactor", kInt, kIn}, {"out",
+    kTensor, kOut, 0x8000007, 255}};
+constexpr ArgSpec kArgs854[] = {{"x1", kTensor, kIn, 0x8000002, 255}, {"x2", kTensor, kIn, 0x8000002, 255}, {"bias",
+    kTensor, kIn}, {"scale", kTensor, kIn, 0x600, 255}, {"permX1", kIntArray, kIn}, {"permX2", kIntArray, kIn},
+    {"permY", kIntArray, kIn}, {"cubeMathType", kInt, kIn}, {"batchSplitFactor", kInt, kIn}, {"out", kTensor, kOut,
+    0x8000002, 255}};
 constexpr ArgSpec kArgs855[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"x1Scale",
     kTensor, kIn}, {"x2Scale", kTensor, kIn}, {"dtype", kInt, kIn}, {"groupSize", kInt, kIn}, {"permX1", kIntArray,
     kIn}, {"permX2", kIntArray, kIn}, {"permY", kIntArray, kIn}, {"batchSplitFactor", kInt, kIn}, {"out", kTensor,
@@ -2195,92 +2598,113 @@ constexpr ArgSpec kArgs856[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bi
     kTensor, kIn}, {"x2Scale", kTensor, kIn}, {"dtype", kInt, kIn}, {"groupSize", kInt, kIn}, {"permX1", kIntArray,
     kIn}, {"permX2", kIntArray, kIn}, {"permY", kIntArray, kIn}, {"batchSplitFactor", kInt, kIn}, {"out", kTensor,
     kOut}};
-constexpr ArgSpec kArgs857[] = {{"self", kTensor, kIn}, {"A", kTensor, kIn}, {"upper", kBool, kIn}, {"transpose",
-    kBool, kIn}, {"unitriangular", kBool, kIn}, {"xOut", kTensor, kOut}, {"mOut", kTensor, kOut}};
-constexpr ArgSpec kArgs858[] = {{"self", kTensor, kIn}, {"diagonal", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs859[] = {{"self", kTensor, kIn}, {"diagonal", kInt, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs860[] = {{"self", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs861[] = {{"gradOut", kTensor, kIn}, {"inputSizes", kIntArray, kIn}, {"dim", kInt, kIn},
-    {"size", kInt, kIn}, {"step", kInt, kIn}, {"gradIn", kTensor, kOut}};
-constexpr ArgSpec kArgs862[] = {{"self", kTensor, kIn}, {"sorted", kBool, kIn}, {"returnInverse", kBool, kIn},
-    {"valueOut", kTensor, kOut}, {"inverseOut", kTensor, kOut}};
-constexpr ArgSpec kArgs863[] = {{"self", kTensor, kIn}, {"sorted", kBool, kIn}, {"returnInverse", kBool, kIn},
-    {"returnCounts", kBool, kIn}, {"valueOut", kTensor, kOut}, {"inverseOut", kTensor, kOut}, {"countsOut", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs864[] = {{"self", kTensor, kIn}, {"returnInverse", kBool, kIn}, {"returnCounts", kBool, kIn},
-    {"dim", kInt, kIn}, {"valueOut", kTensor, kOut}, {"inverseOut", kTensor, kOut}, {"countsOut", kTensor, kOut}};
-constexpr ArgSpec kArgs865[] = {{"self", kTensor, kIn}, {"sorted", kBool, kIn}, {"returnInverse", kBool, kIn}, {"dim",
-    kInt, kIn}, {"valueOut", kTensor, kOut}, {"inverseOut", kTensor, kOut}, {"countsOut", kTensor, kOut}};
-constexpr ArgSpec kArgs866[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn},
-    {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs867[] = {{"x", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn},
-    {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs868[] = {{"gradOutput", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs869[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"gradInput", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs870[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn},
-    {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs871[] = {{"input", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn},
-    {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs872[] = {{"gradOutput", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs873[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs874[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs875[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn},
-    {"scale", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs876[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"alignCorners", kBool, kIn}, {"scales", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs877[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs878[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"scales", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs879[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"scaleL", kDouble, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs880[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs881[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs882[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"scalesH", kDouble, kIn},
-    {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs883[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"scalesD", kDouble, kIn},
-    {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs884[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"gradInput", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs885[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"scales", kDouble, kIn},
-    {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs886[] = {{"gradOutput", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"scales", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs887[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"scalesH", kDouble, kIn},
-    {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs888[] = {{"gradOutput", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs889[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"scalesD", kDouble, kIn},
-    {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs890[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"gradInput", kTensor,
-    kOut}};
-constexpr ArgSpec kArgs891[] = {{"self", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn},
-    {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs892[] = {{"gradOut", kTensor, kIn}, {"outputSize", kIntArray, kIn}, {"inputSize", kIntArray,
-    kIn}, {"alignCorners", kBool, kIn}, {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble,
-    kIn}, {"gradInput", kTensor, kOut}};
-constexpr ArgSpec kArgs893[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"correction", kInt, kIn},
-    {"keepdim", kBool, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs894[] = {{"self", kTensor, kIn}, {"dim", kIntArray, kIn}, {"correction", kInt, kIn},
-    {"keepdim", kBool, kIn}, {"varOut", kTensor, kOut}, {"meanOut", kTensor, kOut}};
+constexpr ArgSpec kArgs857[] = {{"self", kTensor, kIn, 0x30801, 8}, {"A", kTensor, kIn, 0x30801, 8}, {"upper", kBool,
+    kIn}, {"transpose", kBool, kIn}, {"unitriangular", kBool, kIn}, {"xOut", kTensor, kOut, 0x30801, 255}, {"mOut",
+    kTensor, kOut, 0x30801, 255}};
+constexpr ArgSpec kArgs858[] = {{"self", kTensor, kIn, 0x208011fdf, 8}, {"diagonal", kInt, kIn}, {"out", kTensor,
+    kOut, 0x208011fdf, 8}};
+constexpr ArgSpec kArgs859[] = {{"self", kTensor, kIn, 0x208011fdf, 8}, {"diagonal", kInt, kIn}, {"out", kTensor,
+    kOut, 0x208011fdf, 8}};
+constexpr ArgSpec kArgs860[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
+constexpr ArgSpec kArgs861[] = {{"gradOut", kTensor, kIn, 0x8000003, 8}, {"inputSizes", kIntArray, kIn}, {"dim", kInt,
+    kIn}, {"size", kInt, kIn}, {"step", kInt, kIn}, {"gradIn", kTensor, kOut, 0x0, 8}};
+constexpr ArgSpec kArgs862[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"sorted", kBool, kIn}, {"returnInverse", kBool,
+    kIn}, {"valueOut", kTensor, kOut, 0x8001fdf, 255}, {"inverseOut", kTensor, kOut}};
+constexpr ArgSpec kArgs863[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"sorted", kBool, kIn}, {"returnInverse", kBool,
+    kIn}, {"returnCounts", kBool, kIn}, {"valueOut", kTensor, kOut, 0x8001fdf, 255}, {"inverseOut", kTensor, kOut,
+    0x200, 255}, {"countsOut", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs864[] = {{"self", kTensor, kIn, 0x8031fdf, 8}, {"returnInverse", kBool, kIn}, {"returnCounts",
+    kBool, kIn}, {"dim", kInt, kIn}, {"valueOut", kTensor, kOut, 0x8031fdf, 255}, {"inverseOut", kTensor, kOut, 0x208,
+    255}, {"countsOut", kTensor, kOut, 0x208, 255}};
+constexpr ArgSpec kArgs865[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"sorted", kBool, kIn}, {"returnInverse", kBool,
+    kIn}, {"dim", kInt, kIn}, {"valueOut", kTensor, kOut, 0x8001fdf, 255}, {"inverseOut", kTensor, kOut, 0x200, 255},
+    {"countsOut", kTensor, kOut, 0x200, 255}};
+constexpr ArgSpec kArgs866[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs867[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn}, {"alignCorners",
+    kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs868[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn},
+    {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs869[] = {{"gradOut", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn},
+    {"gradInput", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs870[] = {{"self", kTensor, kIn, 0x8000803, 255}, {"outputSize", kIntArray, kIn},
+    {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut,
+    0x8000803, 255}};
+constexpr ArgSpec kArgs871[] = {{"input", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs872[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn},
+    {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs873[] = {{"gradOut", kTensor, kIn, 0x3, 255}, {"outputSize", kIntArray, kIn}, {"inputSize",
+    kIntArray, kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out",
+    kTensor, kOut, 0x3, 255}};
+constexpr ArgSpec kArgs874[] = {{"gradOut", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn},
+    {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs875[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"alignCorners", kBool, kIn}, {"scale", kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs876[] = {{"gradOut", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn}, {"scales", kDouble, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs877[] = {{"self", kTensor, kIn, 0x8000813, 255}, {"outputSize", kIntArray, kIn}, {"out",
+    kTensor, kOut, 0x8000813, 255}};
+constexpr ArgSpec kArgs878[] = {{"gradOut", kTensor, kIn, 0x8000803, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"scales", kDouble, kIn}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs879[] = {{"self", kTensor, kIn, 0x8000813, 255}, {"outputSize", kIntArray, kIn}, {"scaleL",
+    kDouble, kIn}, {"out", kTensor, kOut, 0x8000813, 255}};
+constexpr ArgSpec kArgs880[] = {{"self", kTensor, kIn, 0x8000813, 255}, {"outputSize", kIntArray, kIn}, {"out",
+    kTensor, kOut, 0x8000813, 255}};
+constexpr ArgSpec kArgs881[] = {{"gradOut", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"gradInput", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs882[] = {{"self", kTensor, kIn, 0x8000813, 255}, {"outputSize", kIntArray, kIn}, {"scalesH",
+    kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut, 0x8000813, 255}};
+constexpr ArgSpec kArgs883[] = {{"self", kTensor, kIn, 0x8000813, 255}, {"outputSize", kIntArray, kIn}, {"scalesD",
+    kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs884[] = {{"gradOut", kTensor, kIn, 0x8000803, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn},
+    {"gradInput", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs885[] = {{"self", kTensor, kIn, 0x8000013, 255}, {"outputSize", kIntArray, kIn}, {"scales",
+    kDouble, kIn}, {"out", kTensor, kOut, 0x8000013, 255}};
+constexpr ArgSpec kArgs886[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"scales", kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs887[] = {{"self", kTensor, kIn, 0x8000013, 255}, {"outputSize", kIntArray, kIn}, {"scalesH",
+    kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut, 0x8000013, 255}};
+constexpr ArgSpec kArgs888[] = {{"gradOutput", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut,
+    0x8000003, 255}};
+constexpr ArgSpec kArgs889[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn}, {"scalesD",
+    kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs890[] = {{"gradOut", kTensor, kIn, 0x8000003, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn},
+    {"gradInput", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs891[] = {{"self", kTensor, kIn, 0x8000803, 255}, {"outputSize", kIntArray, kIn},
+    {"alignCorners", kBool, kIn}, {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn}, {"scalesW", kDouble, kIn},
+    {"out", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs892[] = {{"gradOut", kTensor, kIn, 0x8000803, 255}, {"outputSize", kIntArray, kIn},
+    {"inputSize", kIntArray, kIn}, {"alignCorners", kBool, kIn}, {"scalesD", kDouble, kIn}, {"scalesH", kDouble, kIn},
+    {"scalesW", kDouble, kIn}, {"gradInput", kTensor, kOut, 0x8000803, 255}};
+constexpr ArgSpec kArgs893[] = {{"self", kTensor, kIn, 0x8000003, 255}, {"dim", kIntArray, kIn}, {"correction", kInt,
+    kIn}, {"keepdim", kBool, kIn}, {"out", kTensor, kOut, 0x8000003, 255}};
+constexpr ArgSpec kArgs894[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"dim", kIntArray, kIn}, {"correction", kInt,
+    kIn}, {"keepdim", kBool, kIn}, {"varOut", kTensor, kOut, 0x8000003, 8}, {"meanOut", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs895[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"antiquantScale", kTensor, kIn},
     {"antiquantOffsetOptional", kTensor, kIn}, {"quantScaleOptional", kTensor, kIn}, {"quantOffsetOptional", kTensor,
     kIn}, {"biasOptional", kTensor, kIn}, {"antiquantGroupSize", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs896[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"antiquantScale", kTensor, kIn},
-    {"antiquantOffsetOptional", kTensor, kIn}, {"quantScaleOptional", kTensor, kIn}, {"quantOffsetOptional", kTensor,
-    kIn}, {"biasOptional", kTensor, kIn}, {"antiquantGroupSize", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kArgs897[] = {{"x", kTensor, kIn}, {"weight", kTensor, kIn}, {"antiquantScale", kTensor, kIn},
-    {"antiquantOffsetOptional", kTensor, kIn}, {"quantScaleOptional", kTensor, kIn}, {"quantOffsetOptional", kTensor,
-    kIn}, {"biasOptional", kTensor, kIn}, {"antiquantGroupSize", kInt, kIn}, {"innerPrecise", kInt, kIn}, {"y",
-    kTensor, kOut}};
+constexpr ArgSpec kArgs896[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"weight", kTensor, kIn, 0x2000000d, 255},
+    {"antiquantScale", kTensor, kIn, 0x8000602, 255}, {"antiquantOffsetOptional", kTensor, kIn, 0x800000a, 255},
+    {"quantScaleOptional", kTensor, kIn, 0x400, 255}, {"quantOffsetOptional", kTensor, kIn, 0x1, 255},
+    {"biasOptional", kTensor, kIn, 0x8000003, 255}, {"antiquantGroupSize", kInt, kIn}, {"y", kTensor, kOut, 0x8000006,
+    255}};
+constexpr ArgSpec kArgs897[] = {{"x", kTensor, kIn, 0x8000002, 255}, {"weight", kTensor, kIn, 0x2000000d, 255},
+    {"antiquantScale", kTensor, kIn, 0x8000602, 255}, {"antiquantOffsetOptional", kTensor, kIn, 0x800000a, 255},
+    {"quantScaleOptional", kTensor, kIn, 0x400, 255}, {"quantOffsetOptional", kTensor, kIn, 0x1, 255},
+    {"biasOptional", kTensor, kIn, 0x8000003, 255}, {"antiquantGroupSize", kInt, kIn}, {"innerPrecise", kInt, kIn},
+    {"y", kTensor, kOut, 0x8000006, 255}};
 constexpr ArgSpec kArgs898[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"bias", kTensor, kIn}, {"antiquantScale",
     kTensor, kIn}, {"antiquantOffset", kTensor, kIn}, {"x3", kTensor, kIn}, {"group", kString, kIn}, {"reduceOp",
     kString, kIn}, {"commTurn", kInt, kIn}, {"streamMode", kInt, kIn}, {"antiquantGroupSize", kInt, kIn}, {"output",
@@ -2293,9 +2717,12 @@ constexpr ArgSpec kArgs900[] = {{"weight", kTensor, kIn}, {"weightScale", kTenso
     kTensor, kIn}, {"biasOptional", kTensor, kIn}, {"xDtype", kDataType, kIn}, {"xScaleDtype", kDataType, kIn},
     {"kGroupSize", kInt, kIn}, {"outWeight", kTensor, kOut}, {"outWeightScale", kTensor, kOut},
     {"outWeightOffsetOptional", kTensor, kOut}, {"outBiasOptional", kTensor, kOut}};
-constexpr ArgSpec kArgs901[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs902[] = {{"self", kScalar, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
-constexpr ArgSpec kArgs903[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut}};
+constexpr ArgSpec kArgs901[] = {{"self", kTensor, kIn}, {"other", kScalar, kIn}, {"out", kTensor, kOut, 0x8000003,
+    255}};
+constexpr ArgSpec kArgs902[] = {{"self", kScalar, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut, 0x8000003,
+    255}};
+constexpr ArgSpec kArgs903[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut, 0x800125f,
+    255}};
 
 constexpr OperatorRow kRows[] = {
     {"aclnnAbs", OperatorClass::kModelled, kArgs0, kernels::absolute, AssumedValue::kDefault,
