@@ -137,14 +137,18 @@ Status arange(KernelCall& call) { return sequence(call); }
 Status linspace(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
   const TensorView& out = call.output(0);
-  const double start = as_double(call.operand(0));
-  const double end = as_double(call.operand(1));
+  double start = as_double(call.operand(0));
+  double end = as_double(call.operand(1));
+  if (!is_floating(out.type)) {
+    start = std::trunc(start);
+    end = std::trunc(end);
+  }
   const int64_t steps = out.numel();
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0.0;
   // From both ends, so that the last element is `end` exactly.
   generate<double>(out, [=](int64_t i) {
-    return i < (steps + 1) / 2 ? start + step * static_cast<double>(i)
-                               : end - step * static_cast<double>(steps - 1 - i);
+    return i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i)
+                                       : end - step * static_cast<double>(steps - 1 - i);
   });
   return Status::ok();
 }

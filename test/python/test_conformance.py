@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
+import test_totals  # noqa: E402
 from conformance_suites import document, outcomes, refusals, rotation, suite, traces  # noqa: E402
 from conformance_suites.outcomes import CRASH, FAIL, FALLBACK, PASS, REFUSED, Result  # noqa: E402
 
@@ -56,9 +57,17 @@ def test_regressions_and_unexpected_passes_are_told_apart():
         ("e", "x"): Result(FAIL),
     }
     worse, better = outcomes.differences(expected, got)
-    assert worse == ["a x was PASS, is CRASH: SIGSEGV", "e x is FAIL and not in the list"]
-    assert better == ["b x was FAIL, is PASS", "d x was REFUSED, is PASS"]
-    assert outcomes.differences(expected, {("c", "x"): Result(FALLBACK)})[0] == ["c x was PASS, is FALLBACK"]
+    assert list(worse.values()) == ["a x was PASS, is CRASH: SIGSEGV", "e x is FAIL and not in the list"]
+    assert list(better.values()) == ["b x was FAIL, is PASS", "d x was REFUSED, is PASS"]
+    worse, better = outcomes.differences(expected, {("c", "x"): Result(FALLBACK)})
+    assert list(worse.values()) == ["c x was PASS, is FALLBACK"]
+    assert not better
+
+
+def test_a_junit_file_says_what_differs(tmp_path):
+    results = {("add", "bool"): Result(PASS), ("abs", "bool"): Result(FAIL, "1 != 2")}
+    outcomes.write_junit(tmp_path / "opinfo.xml", "opinfo", results, {("abs", "bool")})
+    assert test_totals.count(tmp_path / "opinfo.xml") == (1, 1, 0)
 
 
 def test_rotation_covers_everything_and_keeps_to_its_budget():

@@ -7,6 +7,7 @@ import csv
 import difflib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ ROOT = virtual_npu.ROOT
 LIST = ROOT / "test" / "conformance" / "opinfo.csv"
 SECONDS = ROOT / "test" / "conformance" / "opinfo_seconds.csv"
 BUILD = ROOT / "build" / "conformance"
+_MOST_SENTENCES = 100
 _CATALOGUE = """
 import json
 from conformance_suites import opinfo_entries
@@ -56,7 +58,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--memory", type=int, default=4096, metavar="MIB", help="resident memory of a process (default 4096)")
     add("--resume", action="store_true", help="go on where the last run was stopped")
+    add("--retry", action="store_true", help="like --resume, and run what failed again")
     add("--accept", action="store_true", help="write the outcomes into the list in place of comparing them")
+    add("--junit", type=Path, metavar="FILE", help="also write the comparison as a JUnit file")
     add("--list", action="store_true", help="print entries and dtypes that would be run, and run nothing")
     add("--out", type=Path, default=BUILD / "opinfo.jsonl", metavar="FILE", help="where results go, a JSON line each")
     return result
@@ -72,15 +76,17 @@ def main(arguments: list[str]) -> int:
     catalogue, order = read_catalogue()
     pairs = choose(options, catalogue, order)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    done = read_results(options.out) if options.resume else {}
-    if not options.resume:
-        options.out.unlink(missing_ok=True)
+    done = read_results(options.out) if options.resume or options.retry else {}
+    if options.retry:
+        done = {key: result for key, result in done.items() if result.outcome in outcomes.GOOD}
     left = [(name, [dtype for dtype in dtypes if (name, dtype) not in done]) for name, dtypes in pairs]
     left = [(name, dtypes) for name, dtypes in left if dtypes]
     if options.list:
         for name, dtypes in left:
             print(name, " ".join(dtypes))
         return 0
+    if not (options.resume or options.retry):
+        options.out.unlink(missing_ok=True)
     began = time.monotonic()
     stopped = serve(options, left)
     chosen = {(name, dtype) for name, dtypes in pairs for dtype in dtypes}
@@ -94,7 +100,7 @@ def main(arguments: list[str]) -> int:
         accept(got, order, catalogue)
         print(f"opinfo: written into {LIST.relative_to(ROOT)}")
         return 0
-    return compare(got)
+    return compare(got, options.junit)
 
 
 def read_catalogue() -> tuple[dict[str, tuple[str, list[str]]], dict[str, int]]:
@@ -183,6 +189,7 @@ def serve(options: argparse.Namespace, pairs: list[tuple[str, list[str]]]) -> bo
     try:
         _, said = server.communicate(json.dumps(plan))
     except KeyboardInterrupt:
+        server.send_signal(signal.SIGINT)
         server.wait()
         return True
     finally:
@@ -233,14 +240,17 @@ def accept(got: Results, order: dict[str, int], catalogue: dict[str, tuple[str, 
     SECONDS.write_text("\n".join(["entry,seconds", *lines]) + "\n", encoding="utf-8")
 
 
-def compare(got: Results) -> int:
+def compare(got: Results, junit: Path | None) -> int:
     """Print how outcomes differ from the list; the exit code."""
     expected = outcomes.read_list(LIST)
     worse, better = outcomes.differences(expected, got)
-    for sentence in worse:
-        print(f"opinfo: worse: {sentence}")
-    for sentence in better:
-        print(f"opinfo: unexpected: {sentence}")
+    if junit is not None:
+        outcomes.write_junit(junit, "opinfo", got, {*worse, *better})
+    for kind, sentences in (("worse", worse), ("unexpected", better)):
+        for sentence in list(sentences.values())[:_MOST_SENTENCES]:
+            print(f"opinfo: {kind}: {sentence}")
+        if len(sentences) > _MOST_SENTENCES:
+            print(f"opinfo: {kind}: and {len(sentences) - _MOST_SENTENCES} more")
     if not worse and not better:
         print(f"opinfo: all outcomes are those of {LIST.relative_to(ROOT)}")
         return 0

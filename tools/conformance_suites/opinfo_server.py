@@ -80,6 +80,7 @@ def child(entry: Any, dtypes: list[str], pipe: int, log: Path) -> None:
     """Run the dtypes one by one and tell the parent. Does not return."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -137,8 +138,11 @@ class Server:
         self.shown_at = 0.0
 
     def run(self) -> None:
+        parent = os.getppid()
         try:
             while self.waiting or self.jobs:
+                if os.getppid() != parent:
+                    raise KeyboardInterrupt  # nobody waits for the results any more
                 while self.waiting and len(self.jobs) < self.plan.jobs:
                     self.start(*self.waiting.popleft())
                 for key, _ in self.selector.select(_POLL_S if self.jobs else 0):
@@ -272,7 +276,14 @@ def weighed(result: Result, seen: traces.Evidence) -> Result:
     return result
 
 
+def _stop(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> int:
+    # A shell that starts a job in the background has it ignore SIGINT.
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
     plan = Plan.read(sys.stdin.read())
     plan.logs.mkdir(parents=True, exist_ok=True)
     with plan.results.open("a", encoding="utf-8") as out:

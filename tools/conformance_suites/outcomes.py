@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -77,19 +78,32 @@ def list_text(results: Results, group: str, case_order: dict[str, int] | None = 
     return text.getvalue()
 
 
-def differences(expected: Results, got: Results) -> tuple[list[str], list[str]]:
+def differences(expected: Results, got: Results) -> tuple[dict[Key, str], dict[Key, str]]:
     """Regressions and unexpected passes of `got`, a sentence each. Cases that were not run are no difference."""
-    worse, better = [], []
+    worse: dict[Key, str] = {}
+    better: dict[Key, str] = {}
     for key in sorted(got):
         new = got[key]
         old = expected.get(key)
         name = " ".join(key)
         because = f": {new.reason}" if new.reason else ""
         if old is None:
-            (worse if new.outcome not in GOOD else better).append(
-                f"{name} is {new.outcome} and not in the list{because}"
-            )
+            where = better if new.outcome in GOOD else worse
+            where[key] = f"{name} is {new.outcome} and not in the list{because}"
         elif old.outcome != new.outcome:
             improved = new.outcome in GOOD and (old.outcome not in GOOD or new.outcome == PASS)
-            (better if improved else worse).append(f"{name} was {old.outcome}, is {new.outcome}{because}")
+            where = better if improved else worse
+            where[key] = f"{name} was {old.outcome}, is {new.outcome}{because}"
     return worse, better
+
+
+def write_junit(path: Path, suite: str, results: Results, different: set[Key]) -> None:
+    """Write a JUnit file: a case fails if its outcome is not the one in the list."""
+    root = ElementTree.Element("testsuite", name=suite, tests=str(len(results)), failures=str(len(different)))
+    for (group, case), result in sorted(results.items()):
+        told = ElementTree.SubElement(root, "testcase", classname=group, name=case, time=f"{result.seconds:.3f}")
+        if (group, case) in different:
+            ElementTree.SubElement(told, "failure", message=f"{result.outcome} {result.reason}".strip())
+        elif result.outcome == SKIPPED:
+            ElementTree.SubElement(told, "skipped")
+    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)

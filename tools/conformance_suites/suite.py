@@ -91,11 +91,11 @@ def finish(name: str, results: Results, files: list[str], accepted: bool, stoppe
             print(f"suite {name}: {file} {test}: {result.outcome}: {result.reason}")
     if stopped:
         return 130
-    worse, better = outcomes.differences(listed, results) if listed else ([], [])
+    worse, better = outcomes.differences(listed, results) if listed else ({}, {})
     gone = [key for key in listed if key[0] in files and key not in results]
-    for sentence in worse:
+    for sentence in worse.values():
         print(f"suite {name}: worse: {sentence}")
-    for sentence in better:
+    for sentence in better.values():
         print(f"suite {name}: unexpected: {sentence}")
     for key in gone:
         print(f"suite {name}: gone: {' '.join(key)}")
