@@ -87,6 +87,32 @@ Status sequence(KernelCall& call) {
   return Status::ok();
 }
 
+// Numbers at equal distances. The second half counts from the end, so that the last is the end exactly; between whole
+// numbers the ends are whole.
+class EvenSteps {
+ public:
+  EvenSteps(const TensorView& start, const TensorView& end, const TensorView& out)
+      : start_(limit(start, out)), end_(limit(end, out)), count_(out.numel()) {
+    if (count_ > 1) step_ = (end_ - start_) / static_cast<double>(count_ - 1);
+  }
+
+  double operator()(int64_t i) const {
+    return i < count_ / 2 || count_ == 1 ? start_ + step_ * static_cast<double>(i)
+                                         : end_ - step_ * static_cast<double>(count_ - 1 - i);
+  }
+
+ private:
+  static double limit(const TensorView& scalar, const TensorView& out) {
+    const double value = as_double(scalar);
+    return is_floating(out.type) ? value : std::trunc(value);
+  }
+
+  double start_;
+  double end_;
+  int64_t count_;
+  double step_ = 0.0;
+};
+
 }  // namespace
 
 Status fill_zero(KernelCall& call) { return fill_with(call, 0); }
@@ -137,35 +163,16 @@ Status arange(KernelCall& call) { return sequence(call); }
 Status linspace(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
   const TensorView& out = call.output(0);
-  double start = as_double(call.operand(0));
-  double end = as_double(call.operand(1));
-  if (!is_floating(out.type)) {
-    start = std::trunc(start);
-    end = std::trunc(end);
-  }
-  const int64_t steps = out.numel();
-  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0.0;
-  // From both ends, so that the last element is `end` exactly.
-  generate<double>(out, [=](int64_t i) {
-    return i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i)
-                                       : end - step * static_cast<double>(steps - 1 - i);
-  });
+  generate<double>(out, EvenSteps(call.operand(0), call.operand(1), out));
   return Status::ok();
 }
 
 Status logspace(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
   const TensorView& out = call.output(0);
-  const double start = as_double(call.operand(0));
-  const double end = as_double(call.operand(1));
   const double base = call.number(0);
-  const int64_t steps = out.numel();
-  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0.0;
-  generate<double>(out, [=](int64_t i) {
-    const double exponent =
-        i < (steps + 1) / 2 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(steps - 1 - i);
-    return std::pow(base, exponent);
-  });
+  const EvenSteps exponent(call.operand(0), call.operand(1), out);
+  generate<double>(out, [=](int64_t i) { return std::pow(base, exponent(i)); });
   return Status::ok();
 }
 

@@ -94,6 +94,16 @@ def is_uninitialised(entry: Any) -> bool:
     return entry.name.startswith(_UNINITIALISED)
 
 
+def elements_of_a_draw(entry: Any, tensor: Any) -> int:
+    """How many elements one random number decides about: a channel's, where whole channels are dropped."""
+    drops_channels = "dropout2d" in entry.name or "dropout3d" in entry.name or "feature" in entry.name
+    if not drops_channels or not isinstance(tensor, torch.Tensor) or tensor.dim() < 3:
+        return 1
+    unbatched = entry.name.endswith("d") and tensor.dim() == int(entry.name[-2]) + 1
+    channels = tensor.shape[0] if unbatched else tensor.shape[0] * tensor.shape[1]
+    return max(1, tensor.numel() // max(1, channels))
+
+
 def has_undefined_values(entry: Any) -> bool:
     """Whether torch says of some samples that the values are undefined (shifts out of range, casts that overflow)."""
     return "undefined" in _skip_reasons(entry)

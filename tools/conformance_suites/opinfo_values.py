@@ -213,8 +213,11 @@ def scaled_errors(
     return errors
 
 
-def differs_in_distribution(got: Any, expected: Any) -> str:
-    """Says if two random results can't be of one distribution; nothing if they may be, or are too few to tell."""
+def differs_in_distribution(got: Any, expected: Any, elements_of_a_draw: int = 1) -> str:
+    """Says if two random results can't be of one distribution; nothing if they may be, or are too few to tell.
+
+    One number drawn decides about `elements_of_a_draw` elements.
+    """
     for one, other in zip(tensors_of(got), tensors_of(expected), strict=True):
         if one.numel() < _FEWEST_FOR_STATISTICS or one.dtype.is_complex:
             continue
@@ -224,9 +227,10 @@ def differs_in_distribution(got: Any, expected: Any) -> str:
             return "NaN in one of the two random results"
         grid = torch.cat([first, second])
         count = first.numel()
+        draws = max(1, count // elements_of_a_draw)
         cdf_first = torch.searchsorted(first, grid, right=True) / count
         cdf_second = torch.searchsorted(second, grid, right=True) / count
         distance = float((cdf_first - cdf_second).abs().max())
-        if distance > _KS_FACTOR * math.sqrt(2 / count):
+        if distance > _KS_FACTOR * math.sqrt(2 / draws):
             return f"not the same distribution: Kolmogorov-Smirnov distance {distance:.2f} of {count} values"
     return ""
