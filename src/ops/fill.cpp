@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/data_type.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
 
@@ -104,7 +105,7 @@ class EvenSteps {
  private:
   static double limit(const TensorView& scalar, const TensorView& out) {
     const double value = as_double(scalar);
-    return is_floating(out.type) ? value : std::trunc(value);
+    return is_floating(out.dtype) ? value : std::trunc(value);
   }
 
   double start_;

@@ -5,6 +5,7 @@ test/conformance/opinfo_client.csv: an entry (or * for all), what is different, 
     result N         result N is not compared
     gradient N       the gradient of input N is not compared
     narrow           results of float64 or complex128 come as float32 or complex64, and are compared as such
+    wide             results of float16 or bfloat16 come as float32, and are compared as such
     empty            shapes of results without elements are not compared
     within REL ABS   values agree within this relative and absolute tolerance
 """
@@ -20,8 +21,9 @@ import torch
 
 from conformance_suites import opinfo_values
 
-TABLE = Path(__file__).resolve().parents[2] / "test" / "conformance" / "opinfo_client.csv"
+PATH = Path(__file__).resolve().parents[2] / "test" / "conformance" / "opinfo_client.csv"
 _NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,16 @@ class Difference:
     reason: str
 
 
-def read(path: Path = TABLE) -> dict[str, list[Difference]]:
+Table = dict[str, list[Difference]]
+
+
+def read(path: Path = PATH) -> Table:
     """Rows by entry. Raises ValueError with a sentence."""
-    found: dict[str, list[Difference]] = {}
+    found: Table = {}
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             what, *arguments = row["what"].split()
-            count = {"result": 1, "gradient": 1, "narrow": 0, "empty": 0, "within": 2}.get(what)
+            count = {"result": 1, "gradient": 1, "narrow": 0, "wide": 0, "empty": 0, "within": 2}.get(what)
             if count != len(arguments) or not row["reason"]:
                 raise ValueError(f"{path}: the row of {row['entry']} makes no sense: {row}")
             found.setdefault(row["entry"], []).append(Difference(what, tuple(map(float, arguments)), row["reason"]))
@@ -50,14 +55,15 @@ def applied(difference: Difference, phase: str, got: Any, expected: Any) -> tupl
     """Both sides of a comparison without the difference; the same objects if it does not show here."""
     if difference.what == ("gradient" if phase else "result"):
         return _without(int(difference.arguments[0]), got, expected)
-    if difference.what in ("narrow", "empty"):
+    if difference.what in _CHANGES:
         ours, theirs = opinfo_values.tensors_of(got), opinfo_values.tensors_of(expected)
         if len(ours) != len(theirs):
             return got, expected
-        change = _narrowed if difference.what == "narrow" else _emptied
+        change = _CHANGES[difference.what]
         changed = [change(one, other) for one, other in zip(ours, theirs, strict=True)]
-        if any(new is not old for new, old in zip(changed, theirs, strict=True)):
-            return ours, changed
+        if any(pair is not None for pair in changed):
+            kept = [pair or sides for pair, sides in zip(changed, zip(ours, theirs, strict=True), strict=True)]
+            return [one for one, _ in kept], [other for _, other in kept]
     return got, expected
 
 
@@ -69,11 +75,18 @@ def _without(number: int, got: Any, expected: Any) -> tuple[Any, Any]:
     return tuple([part for place, part in enumerate(side) if place != number] for side in (got, expected))
 
 
-def _narrowed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return other.to(one.dtype) if _NARROWER.get(other.dtype) == one.dtype else other
+def _narrowed(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    return (one, other.to(one.dtype)) if _NARROWER.get(other.dtype) == one.dtype else None
 
 
-def _emptied(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _widened(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    return (one.to(other.dtype), other) if _WIDER.get(other.dtype) == one.dtype else None
+
+
+def _emptied(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
     if one.numel() == other.numel() == 0 and one.shape != other.shape:
-        return other.reshape(one.shape)
-    return other
+        return one, other.reshape(one.shape)
+    return None
+
+
+_CHANGES = {"narrow": _narrowed, "wide": _widened, "empty": _emptied}

@@ -86,7 +86,8 @@ def _skip_reasons(entry: Any) -> str:
 
 def may_be_random(entry: Any) -> bool:
     """Whether torch leaves the entry out of comparisons between devices because it draws random numbers."""
-    return "non-deterministic" in _skip_reasons(entry) or "dropout" in entry.name or "normal" in entry.name
+    draws = "dropout" in entry.name or "normal" in entry.name or entry.name.startswith("rand")
+    return draws or "non-deterministic" in _skip_reasons(entry)
 
 
 def is_uninitialised(entry: Any) -> bool:

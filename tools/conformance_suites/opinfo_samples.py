@@ -87,14 +87,13 @@ def _weight_dtype(dtype: torch.dtype) -> torch.dtype:
 class Pair:
     """One entry with one dtype."""
 
-    def __init__(self, entry: Any, dtype: torch.dtype, device: str = "npu") -> None:
+    def __init__(self, entry: Any, dtype: torch.dtype, table: client_differences.Table, device: str = "npu") -> None:
         self.entry = entry
         self.dtype = dtype
         self.device = device
         self.backward = opinfo_entries.has_backward(entry, dtype)
         self.random = opinfo_entries.may_be_random(entry)
         self.undefined = opinfo_entries.has_undefined_values(entry)
-        table = client_differences.read()
         self.differences = [*table.get(entry.full_name, []), *table.get("*", [])]
         self.remarks: list[str] = []
 
@@ -205,13 +204,16 @@ class Pair:
         if self._as_good_as_the_cpu(sample, arguments, phase, got, expected):
             return
         for difference in self.differences:
-            limits = difference.arguments
             if difference.what == "within" and not opinfo_values.differs_in_values(
-                got, expected, lambda dtype, limits=limits: limits
+                got, expected, lambda dtype, limits=difference.arguments: self._at_least(dtype, *limits)
             ):
                 self.remark(difference.reason)
                 return
         raise Mismatch(phase + wrong)
+
+    def _at_least(self, dtype: torch.dtype, relative: float, absolute: float) -> tuple[float, float]:
+        own = self.tolerance(dtype)
+        return max(own[0], relative), max(own[1], absolute)
 
     def _is_random(self, sample: Any, arguments: Any, expected: Computed) -> bool:
         """Whether the CPU gives something else for other seeds."""

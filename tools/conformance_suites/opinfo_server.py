@@ -24,7 +24,7 @@ from typing import Any, TextIO
 import torch
 import torch_npu  # noqa: F401
 
-from conformance_suites import opinfo_entries, opinfo_samples, processes, refusals, traces
+from conformance_suites import client_differences, opinfo_entries, opinfo_samples, processes, refusals, traces
 from conformance_suites.outcomes import CRASH, FAIL, FALLBACK, PASS, TIMEOUT, Result, counts
 
 _POLL_S = 0.1
@@ -76,7 +76,7 @@ class Job:
     trace: Path | None = None
 
 
-def child(entry: Any, dtypes: list[str], pipe: int, log: Path) -> None:
+def child(entry: Any, dtypes: list[str], differences: client_differences.Table, pipe: int, log: Path) -> None:
     """Run the dtypes one by one and tell the parent. Does not return."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -95,7 +95,7 @@ def child(entry: Any, dtypes: list[str], pipe: int, log: Path) -> None:
         for dtype in dtypes:
             out.write(json.dumps({"at": dtype}).encode() + b"\n")
             try:
-                pair = opinfo_samples.Pair(entry, getattr(torch, dtype))
+                pair = opinfo_samples.Pair(entry, getattr(torch, dtype), differences)
                 result = pair.run()
             except Exception as error:
                 result = Result(FAIL, f"the samples: {type(error).__name__}: {refusals.one_line(str(error))}")
@@ -129,6 +129,7 @@ class Server:
         self.out = out
         self.entries = opinfo_entries.load()
         opinfo_samples.take_over_seeds()
+        self.differences = client_differences.read()
         self.waiting = deque(plan.pairs)
         self.jobs: list[Job] = []
         self.selector = selectors.DefaultSelector()
@@ -167,7 +168,7 @@ class Server:
             # Nothing of the parent's may run in the child, whatever happens there.
             try:
                 os.close(receiving)
-                child(self.entries[name], dtypes, sending, log)
+                child(self.entries[name], dtypes, self.differences, sending, log)
             finally:
                 os._exit(70)
         os.close(sending)
