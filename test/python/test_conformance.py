@@ -140,6 +140,28 @@ def test_bad_input_gives_a_sentence(arguments, sentence):
     assert "Traceback" not in done.stderr
 
 
+def test_a_row_about_the_client_without_a_reason_is_refused(tmp_path):
+    path = tmp_path / "client.csv"
+    path.write_text("entry,what,reason\nadd,result,because\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.insert(0, sys.argv[1])\n"
+            "from pathlib import Path; from conformance_suites import client_differences\n"
+            "try: client_differences.read(Path(sys.argv[2]))\n"
+            "except ValueError as error: print(error)\n",
+            str(ROOT / "tools"),
+            str(path),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PATH": "/usr/bin"},
+    )
+    assert "the row of add makes no sense" in done.stdout, done.stderr
+
+
 @pytest.mark.slow
 def test_an_unknown_entry_gives_its_neighbours():
     done = conformance("opinfo", "--entry", "nn.functional.rellu")
