@@ -25,7 +25,7 @@ import torch
 import torch_npu  # noqa: F401
 
 from conformance_suites import client_differences, opinfo_entries, opinfo_samples, processes, refusals, traces
-from conformance_suites.outcomes import CRASH, FAIL, FALLBACK, PASS, TIMEOUT, Result, counts
+from conformance_suites.outcomes import CRASH, FAIL, FALLBACK, PASS, REFUSED, TIMEOUT, Result, counts
 
 _POLL_S = 0.1
 
@@ -269,7 +269,7 @@ class Server:
 def weighed(result: Result, seen: traces.Evidence) -> Result:
     """The result in the light of what the trace says about the operators of the case."""
     # Only what is uninitialised may be read without having been computed.
-    if result.outcome in (FAIL, PASS) and seen.ghosts and not result.reason.startswith("uninitialised"):
+    if result.outcome in (FAIL, PASS, REFUSED) and seen.ghosts and not result.reason.startswith("uninitialised"):
         return Result(FAIL, f"not computed: {' '.join(sorted(seen.ghosts))}", result.seconds)
     if result.outcome == PASS and seen.fallbacks:
         names = " ".join(sorted(seen.fallbacks))

@@ -187,9 +187,12 @@ def _name_equals(source: torch.Tensor, dim: int, one: torch.Tensor, other: torch
 
 
 def scaled_errors(
-    got: Any, reference: Any, tolerance: Callable[[torch.dtype], tuple[float, float]]
+    got: Any, reference: Any, tolerance: Callable[[torch.dtype], tuple[float, float]], by_largest: bool = False
 ) -> list[float] | None:
-    """Largest error of each floating tensor in units of its tolerance; None where they can't be compared."""
+    """Largest error of each floating tensor in units of its tolerance; None where they can't be compared.
+
+    `by_largest`: the tolerance is relative to the largest element of the tensor in place of each.
+    """
     errors = []
     got_tensors, reference_tensors = tensors_of(got), tensors_of(reference)
     if len(got_tensors) != len(reference_tensors):
@@ -207,7 +210,10 @@ def scaled_errors(
         kind = torch.complex128 if one.dtype.is_complex else torch.float64
         wide_one, wide_other, wide_narrow = one.to(kind), other.to(kind), narrow.to(kind)
         same = (wide_one == wide_narrow) | (wide_one.isnan() & wide_narrow.isnan())
-        error = (wide_one - wide_other).abs() / (absolute + relative * wide_other.abs())
+        size = wide_other.abs()
+        if by_largest and size.numel():
+            size = size.nan_to_num(nan=0.0, posinf=0.0).max()
+        error = (wide_one - wide_other).abs() / (absolute + relative * size)
         error = torch.where(same, torch.zeros_like(error), error).nan_to_num(nan=math.inf, posinf=math.inf)
         errors.append(float(error.max()) if error.numel() else 0.0)
     return errors
