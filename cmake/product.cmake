@@ -18,10 +18,12 @@ drydock_sources(DRYDOCK_CLI_SOURCES cli)
 
 add_library(drydock_runtime_objects OBJECT ${DRYDOCK_RUNTIME_SOURCES})
 target_link_libraries(drydock_runtime_objects PUBLIC drydock_options)
-# The inner loop of all matrix products is fast in every preset. Its results depend on fused multiply-add on purpose.
+# The inner loops of all matrix products are fast in every preset. Their results depend on fused multiply-add on purpose.
 if(NOT DRYDOCK_SANITIZE)
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/ops/matmul/micro_kernel.cpp" PROPERTIES
-    COMPILE_OPTIONS "-O3;-ffp-contract=fast")
+  set_source_files_properties(
+    "${PROJECT_SOURCE_DIR}/src/ops/matmul/micro_kernel.cpp"
+    "${PROJECT_SOURCE_DIR}/src/ops/matmul/row_loops.cpp"
+    PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=fast")
 endif()
 
 # Inner loops of attention.

@@ -20,6 +20,12 @@ std::span<const int64_t> KernelCall::ints(int nth) const {
                                                 : std::span<const int64_t>();
 }
 
+std::span<const uint8_t> KernelCall::bools(int nth) const {
+  const Arg* arg = nth_of_kind(ArgKind::kBoolArray, nth);
+  return arg != nullptr && arg->bools != nullptr ? std::span<const uint8_t>(arg->bools->values)
+                                                 : std::span<const uint8_t>();
+}
+
 int64_t KernelCall::integer(int nth) const {
   const Arg* arg = nth_of_kind(ArgKind::kInt, nth);
   return arg != nullptr ? arg->integer : 0;

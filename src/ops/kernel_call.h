@@ -45,6 +45,8 @@ class KernelCall {
   /// An absent array is an empty span with `has_ints` false; an absent value is 0, false or empty.
   bool has_ints(int nth) const;
   std::span<const int64_t> ints(int nth) const;
+  /// One byte each, not 0 for true; empty where absent.
+  std::span<const uint8_t> bools(int nth) const;
   int64_t integer(int nth) const;
   double number(int nth) const;
   bool boolean(int nth) const;

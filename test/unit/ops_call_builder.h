@@ -136,6 +136,10 @@ class TestCall {
     add(ArgKind::kIntArray).ints = &arrays_.emplace_back(IntArray{std::move(values)});
     return *this;
   }
+  TestCall& bools(std::vector<uint8_t> values) {
+    add(ArgKind::kBoolArray).bools = &bool_arrays_.emplace_back(BoolArray{std::move(values)});
+    return *this;
+  }
   TestCall& integer(int64_t value) {
     add(ArgKind::kInt).integer = value;
     return *this;
@@ -226,6 +230,7 @@ class TestCall {
   std::vector<Part> parts_;
   std::deque<Scalar> scalars_;
   std::deque<IntArray> arrays_;
+  std::deque<BoolArray> bool_arrays_;
   KernelCall call_;
 };
 

@@ -37,6 +37,16 @@ Status threshold_backward(KernelCall& call);
 Status flash_attention(KernelCall& call);
 Status flash_attention_grad(KernelCall& call);
 
+// spec/kernels/convolution.csv
+Status convolution(KernelCall& call);
+Status convolution_backward(KernelCall& call);
+Status convolution_tbc(KernelCall& call);
+Status convolution_tbc_backward(KernelCall& call);
+Status depthwise_convolution(KernelCall& call);
+Status im2col(KernelCall& call);
+Status im2col_backward(KernelCall& call);
+Status unfold_grad(KernelCall& call);
+
 // spec/kernels/copy.csv
 Status chunk_cat(KernelCall& call);
 Status concatenate(KernelCall& call);

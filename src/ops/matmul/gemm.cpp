@@ -98,8 +98,16 @@ class Multiplication {
   }
 
   void compute(const Block<T>& block) {
-    const int64_t task_rows = kTaskRowPanels * kernel_.rows;
-    const int64_t task_columns = kTaskColumnPanels * kernel_.columns;
+    // Smaller tasks where there would be too few; they change who computes a tile, never its bits.
+    int64_t row_panels = kTaskRowPanels, column_panels = kTaskColumnPanels;
+    const auto tasks = [&] {
+      return blocks(block.rows, row_panels * kernel_.rows) * blocks(block.columns, column_panels * kernel_.columns);
+    };
+    const int64_t wanted = base::thread_count() == 1 ? 1 : 4 * base::thread_count();
+    while (tasks() < wanted && column_panels > 1) column_panels /= 2;
+    while (tasks() < wanted && row_panels > 1) row_panels /= 2;
+    const int64_t task_rows = row_panels * kernel_.rows;
+    const int64_t task_columns = column_panels * kernel_.columns;
     const int64_t row_tasks = blocks(block.rows, task_rows);
     const int64_t column_tasks = blocks(block.columns, task_columns);
     const int64_t work = std::min(task_rows, block.rows) * std::min(task_columns, block.columns) * block.depth;

@@ -5,49 +5,12 @@
 #include "ops/kernel_access.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/micro_kernel.h"
+#include "ops/matmul/transpose.h"
 
 // Matrices as factors: elements of any type and stride into panels of compute values.
 
 namespace drydock::ops::kernels {
 namespace {
-
-/// to[p * width + i] = from[i * line_stride + p], four by four through registers.
-template <class T>
-void transpose(const T* from, int64_t line_stride, int64_t lines, int64_t depth, int width, T* to) {
-  using Four [[gnu::vector_size(4 * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
-  int64_t line = 0;
-  for (; line + 4 <= lines; line += 4) {
-    const T* r0 = from + line * line_stride;
-    const T* r1 = r0 + line_stride;
-    const T* r2 = r1 + line_stride;
-    const T* r3 = r2 + line_stride;
-    T* out = to + line;
-    int64_t p = 0;
-    for (; p + 4 <= depth; p += 4) {
-      const Four v0 = *reinterpret_cast<const Four*>(r0 + p);
-      const Four v1 = *reinterpret_cast<const Four*>(r1 + p);
-      const Four v2 = *reinterpret_cast<const Four*>(r2 + p);
-      const Four v3 = *reinterpret_cast<const Four*>(r3 + p);
-      const Four low01 = __builtin_shufflevector(v0, v1, 0, 4, 1, 5);
-      const Four high01 = __builtin_shufflevector(v0, v1, 2, 6, 3, 7);
-      const Four low23 = __builtin_shufflevector(v2, v3, 0, 4, 1, 5);
-      const Four high23 = __builtin_shufflevector(v2, v3, 2, 6, 3, 7);
-      *reinterpret_cast<Four*>(out + p * width) = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-      *reinterpret_cast<Four*>(out + (p + 1) * width) = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-      *reinterpret_cast<Four*>(out + (p + 2) * width) = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-      *reinterpret_cast<Four*>(out + (p + 3) * width) = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
-    }
-    for (; p < depth; ++p) {
-      out[p * width] = r0[p];
-      out[p * width + 1] = r1[p];
-      out[p * width + 2] = r2[p];
-      out[p * width + 3] = r3[p];
-    }
-  }
-  for (; line < lines; ++line) {
-    for (int64_t p = 0; p < depth; ++p) to[p * width + line] = from[line * line_stride + p];
-  }
-}
 
 constexpr int64_t kLoaded = 64;  // elements of a line that are converted at once
 
@@ -72,13 +35,13 @@ MatrixFactor<T>::MatrixFactor(const char* data, DataType dtype, int64_t line_str
     : data_(data),
       dtype_(dtype),
       rounding_(rounding),
-      line_stride_(bytes_of(dtype, line_stride)),
-      depth_stride_(bytes_of(dtype, depth_stride)) {}
+      line_stride_(bytes_of(dtype, 1) * line_stride),
+      depth_stride_(bytes_of(dtype, 1) * depth_stride) {}
 
 template <class T>
 void MatrixFactor<T>::set_nested_depth(int64_t inner_depth, int64_t outer_stride) {
   inner_depth_ = std::max<int64_t>(inner_depth, 1);
-  outer_stride_ = bytes_of(dtype_, outer_stride);
+  outer_stride_ = bytes_of(dtype_, 1) * outer_stride;
 }
 
 template <class T>
@@ -111,7 +74,7 @@ void MatrixFactor<T>::pack_segment(const char* from, int64_t lines, int64_t dept
   }
   constexpr bool kIsFloat = sizeof(T) == sizeof(float);
   if (depth_stride_ == size && dtype_ == (kIsFloat ? DataType::kFloat : DataType::kDouble)) {
-    transpose(reinterpret_cast<const T*>(from), line_stride_ / size, lines, depth, width, to);
+    transpose<T>(strided_lines(reinterpret_cast<const T*>(from), line_stride_ / size), lines, depth, width, to);
     return;
   }
   T converted[kMostTileColumns * kLoaded];
@@ -122,7 +85,7 @@ void MatrixFactor<T>::pack_segment(const char* from, int64_t lines, int64_t dept
       const T* values = load(from + line * line_stride_ + done * depth_stride_, depth_stride_, length, buffer);
       if (values != buffer) std::memcpy(buffer, values, static_cast<size_t>(length) * sizeof(T));
     }
-    transpose(converted, kLoaded, lines, length, width, to + done * width);
+    transpose<T>(strided_lines<T>(converted, kLoaded), lines, length, width, to + done * width);
   }
 }
 
