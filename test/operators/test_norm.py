@@ -131,3 +131,102 @@ def test_masked_softmax(check, dtype):
     mask = torch.rand(2, 3, 8, 16) > 0.7
     mask[..., 0] = False
     check(torch.ops.aten._masked_softmax, torch.randn(2, 3, 8, 16).to(dtype), mask, -1, 2)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (5, 4, 7), (3, 4, 6, 5), (2, 4, 3, 2, 5)])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm(check, shape, training):
+    x, weight, bias = leaf(*shape, scale=2), leaf(4), leaf(4)
+    mean, variance = torch.randn(4), torch.rand(4) + 0.5
+    check(F.batch_norm, x, mean, variance, weight, bias, training, rtol=1e-4, atol=1e-5)
+    check(F.batch_norm, x, mean, variance, None, None, training, 0.3, 1e-3, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_batch_norm_of_16_bits(check, dtype):
+    def reference(x, weight, bias):
+        return F.batch_norm(x.float(), None, None, weight, bias, True).to(dtype)
+
+    x, weight, bias = leaf(6, 4, 9, dtype=dtype), leaf(4), leaf(4)
+    check(lambda *args: F.batch_norm(args[0], None, None, *args[1:], True), x, weight, bias, reference=reference)
+    x = leaf(6, 9, 4, dtype=dtype)
+    check(
+        lambda x, *args: F.batch_norm(x.transpose(1, 2), None, None, *args, True),
+        x,
+        weight,
+        bias,
+        reference=lambda x, *args: reference(x.transpose(1, 2), *args),
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 6), (2, 6, 5), (2, 6, 4, 3)])
+def test_group_norm(check, shape, dtype):
+    def reference(x, groups, weight=None, bias=None, epsilon=1e-5):
+        weight, bias = (None if tensor is None else tensor.float() for tensor in (weight, bias))
+        return F.group_norm(x.float(), groups, weight, bias, epsilon).to(dtype)
+
+    tolerance = {"rtol": 1e-4 if dtype == torch.float32 else None, "atol": 1e-5 if dtype == torch.float32 else 2e-2}
+    x, weight, bias = leaf(*shape, dtype=dtype), leaf(6, dtype=dtype), leaf(6, dtype=dtype)
+    check(F.group_norm, x, 2, weight, bias, reference=reference, **tolerance)
+    check(F.group_norm, x, 6 if len(shape) > 2 else 1, weight, bias, 1e-3, reference=reference, **tolerance)
+    check(
+        lambda x, *args: torch_npu.npu_group_norm_silu(x, *args)[0],
+        x.detach(),
+        weight.detach(),
+        bias.detach(),
+        3,
+        reference=lambda x, weight, bias, groups: F.silu(
+            F.group_norm(x.float(), groups, weight.float(), bias.float())
+        ).to(dtype),
+        **tolerance,
+    )
+    if len(shape) == 4:
+        check(
+            lambda x, weight, bias: torch_npu.npu_group_norm_swish(x, 3, weight, bias, 1e-5, 0.7)[0],
+            x,
+            weight,
+            bias,
+            reference=lambda x, weight, bias: (lambda y: (y * torch.sigmoid(0.7 * y)).to(dtype))(
+                F.group_norm(x.float(), 3, weight.float(), bias.float())
+            ),
+            **tolerance,
+        )
+
+
+def test_parts_of_synchronised_batch_norm():
+    x, weight, bias = torch.randn(8, 4, 5), torch.randn(4), torch.randn(4)
+    halves = [half.contiguous().npu() for half in x.chunk(2)]
+    statistics = [torch.batch_norm_stats(half, 1e-5) for half in halves]
+    means, deviations = (torch.stack(list(part)) for part in zip(*statistics, strict=True))
+    running_mean, running_variance = torch.zeros(4).npu(), torch.ones(4).npu()
+    counts = torch.tensor([20.0, 20.0]).npu()
+    mean, deviation = torch.batch_norm_gather_stats_with_counts(
+        halves[0], means, deviations, running_mean, running_variance, 0.1, 1e-5, counts
+    )
+    leaf_x = x.clone().requires_grad_()
+    expected_mean, expected_variance = torch.zeros(4), torch.ones(4)
+    expected = F.batch_norm(leaf_x, expected_mean, expected_variance, weight, bias, True)
+    got = torch.cat([torch.batch_norm_elemt(half, weight.npu(), bias.npu(), mean, deviation, 1e-5) for half in halves])
+    torch.testing.assert_close(got.cpu(), expected.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(running_mean.cpu(), expected_mean)
+    torch.testing.assert_close(running_variance.cpu(), expected_variance)
+
+    gradient = torch.randn(8, 4, 5)
+    parts = [
+        torch.batch_norm_backward_reduce(half_gradient.npu(), half, mean, deviation, weight.npu(), True, True, True)
+        for half_gradient, half in zip(gradient.chunk(2), halves, strict=True)
+    ]
+    sums, products = (sum(part[number] for part in parts) for number in (0, 1))
+    counts = torch.tensor([20, 20], dtype=torch.int32).npu()
+    got = torch.cat(
+        [
+            torch.batch_norm_backward_elemt(
+                half_gradient.npu(), half, mean, deviation, weight.npu(), sums, products, counts
+            )
+            for half_gradient, half in zip(gradient.chunk(2), halves, strict=True)
+        ]
+    )
+    (expected_gradient,) = torch.autograd.grad(expected, leaf_x, gradient)
+    torch.testing.assert_close(got.cpu(), expected_gradient, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(sum(part[3] for part in parts).cpu(), gradient.sum((0, 2)), rtol=1e-4, atol=1e-5)

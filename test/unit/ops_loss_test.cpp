@@ -109,5 +109,53 @@ TEST(ActivationGradient, PiecewiseFunctions) {
   EXPECT_EQ(out.values(), std::vector<double>({6, 0, 0, 6}));
 }
 
+TEST(GatedActivation, HalvesOfADimension) {
+  HostTensor x(kF, {1, 4}, {0, 2, 3, 5});
+  HostTensor out(kF, {1, 2});
+  ASSERT_TRUE(TestCall().in(x).integer(-1).out(out).run(swiglu).is_ok());
+  EXPECT_NEAR(out.values()[0], 0, 1e-6);
+  EXPECT_NEAR(out.values()[1], 2 / (1 + std::exp(-2.0)) * 5, 1e-5);
+  HostTensor gradient(kF, {1, 2}, {1, 0});
+  HostTensor of_x(kF, {1, 4});
+  ASSERT_TRUE(TestCall().in(gradient).in(x).integer(1).out(of_x).run(swiglu_grad).is_ok());
+  EXPECT_EQ(of_x.values(), std::vector<double>({1.5, 0, 0, 0}));
+  HostTensor odd(kF, {1, 3});
+  EXPECT_EQ(TestCall().in(odd).integer(1).out(out).run(swiglu).code(), kParameterInvalid);
+  EXPECT_EQ(TestCall().in(x).integer(1).out(x).run(swiglu).code(), kParameterInvalid);
+}
+
+TEST(GatedActivation, ClippedAndInterleavedForTheRowsOfGroups) {
+  HostTensor x(kF, {2, 2}, {9, 9, 0, 1});
+  HostTensor groups(DataType::kInt64, {1}, {1});
+  HostTensor out(kF, {2, 1}, {7, 7});
+  ASSERT_TRUE(TestCall()
+                  .in(x)
+                  .in(groups)
+                  .integer(-1)
+                  .number(0)
+                  .number(2)
+                  .number(1)
+                  .boolean(true)
+                  .out(out)
+                  .run(clipped_swiglu)
+                  .is_ok());
+  EXPECT_EQ(out.values(), std::vector<double>({2 * 0.5 * 3, 7}));
+}
+
+TEST(Prelu, OneWeightForEachChannel) {
+  HostTensor x(kF, {1, 2, 2}, {-1, 2, -3, 4});
+  HostTensor weight(kF, {2}, {10, 100});
+  HostTensor out(kF, {1, 2, 2});
+  ASSERT_TRUE(TestCall().in(x).in(weight).out(out).run(prelu).is_ok());
+  EXPECT_EQ(out.values(), std::vector<double>({-10, 2, -300, 4}));
+  HostTensor gradient(kF, {1, 2, 2}, {1, 1, 2, 1});
+  HostTensor of_weight(kF, {2});
+  ASSERT_TRUE(TestCall().in(gradient).in(x).in(weight).out(out).out(of_weight).run(prelu_backward).is_ok());
+  EXPECT_EQ(out.values(), std::vector<double>({10, 1, 200, 1}));
+  EXPECT_EQ(of_weight.values(), std::vector<double>({-1, -6}));
+  HostTensor three(kF, {3});
+  EXPECT_EQ(TestCall().in(x).in(three).out(out).run(prelu).code(), kParameterInvalid);
+}
+
 }  // namespace
 }  // namespace drydock::ops::kernels

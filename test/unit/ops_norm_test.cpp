@@ -203,5 +203,82 @@ TEST(DeepNorm, ScalesTheFirstInput) {
   expect_near(y.values(), {-1, 1});
 }
 
+TEST(BatchNorm, TrainsAndUpdatesTheRunningStatistics) {
+  HostTensor x(kF, {2, 2}, {1, 10, 3, 30});
+  HostTensor weight(kF, {2}, {1, 2});
+  HostTensor bias(kF, {2}, {0, 1});
+  HostTensor mean(kF, {2}, {0, 0});
+  HostTensor variance(kF, {2}, {1, 1});
+  HostTensor y(kF, {2, 2});
+  HostTensor saved_mean(kF, {2});
+  HostTensor saved_deviation(kF, {2});
+  const auto run = [&](bool training) {
+    return TestCall()
+        .in(x)
+        .in(weight)
+        .in(bias)
+        .in_out(mean)
+        .in_out(variance)
+        .boolean(training)
+        .number(0.5)
+        .number(0)
+        .out(y)
+        .out(saved_mean)
+        .out(saved_deviation)
+        .run(batch_norm);
+  };
+  ASSERT_TRUE(run(true).is_ok());
+  expect_near(y.values(), {-1, -1, 1, 3});
+  expect_near(saved_mean.values(), {2, 20});
+  expect_near(saved_deviation.values(), {1, 0.1});
+  expect_near(mean.values(), {1, 10});
+  expect_near(variance.values(), {1.5, 100.5});
+  mean.set({1, 10});
+  variance.set({4, 100});
+  ASSERT_TRUE(run(false).is_ok());
+  expect_near(y.values(), {0, 1, 1, 5});
+  HostTensor vector(kF, {4});
+  EXPECT_EQ(TestCall().in(vector).number(0).out(mean).out(variance).run(batch_norm_stats).code(), kParameterInvalid);
+}
+
+TEST(BatchNorm, PlanesOfSeveralElements) {
+  HostTensor x(kF, {2, 1, 2}, {1, 2, 3, 6});
+  HostTensor sum(kF, {1});
+  HostTensor squares(kF, {1});
+  ASSERT_TRUE(TestCall().in(x).out(sum).out(squares).run(batch_norm_reduce).is_ok());
+  expect_near(sum.values(), {12});
+  expect_near(squares.values(), {50});
+}
+
+TEST(GroupNorm, NormalisesGroupsOfChannels) {
+  HostTensor x(kF, {1, 4}, {1, 3, 10, 30});
+  HostTensor gamma(kF, {4}, {1, 2, 1, 1});
+  HostTensor y(kF, {1, 4});
+  HostTensor mean(kF, {1, 2});
+  HostTensor rstd(kF, {1, 2});
+  const auto run = [&](int64_t channels, int64_t groups) {
+    return TestCall()
+        .in(x)
+        .in(gamma)
+        .absent()
+        .integer(1)
+        .integer(channels)
+        .integer(1)
+        .integer(groups)
+        .number(0)
+        .out(y)
+        .out(mean)
+        .out(rstd)
+        .run(group_norm);
+  };
+  ASSERT_TRUE(run(4, 2).is_ok());
+  expect_near(y.values(), {-1, 2, -1, 1});
+  expect_near(mean.values(), {2, 20});
+  expect_near(rstd.values(), {1, 0.1});
+  EXPECT_EQ(run(4, 3).code(), kParameterInvalid);
+  EXPECT_EQ(run(8, 2).code(), kParameterInvalid);
+  EXPECT_EQ(run(std::numeric_limits<int64_t>::max(), 1).code(), kParameterInvalid);
+}
+
 }  // namespace
 }  // namespace drydock::ops::kernels

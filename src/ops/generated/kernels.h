@@ -26,6 +26,8 @@ Status leaky_relu_backward(KernelCall& call);
 Status log_sigmoid_backward(KernelCall& call);
 Status logit_grad(KernelCall& call);
 Status mish_backward(KernelCall& call);
+Status prelu(KernelCall& call);
+Status prelu_backward(KernelCall& call);
 Status shrink_backward(KernelCall& call);
 Status sigmoid_backward(KernelCall& call);
 Status silu_backward(KernelCall& call);
@@ -66,6 +68,12 @@ Status repeat_interleave_int_with_dim(KernelCall& call);
 Status repeat_interleave_with_dim(KernelCall& call);
 Status roll(KernelCall& call);
 Status strided_slice(KernelCall& call);
+
+// spec/kernels/dropout.csv
+Status dropout_do_mask(KernelCall& call);
+Status dropout_gen_mask(KernelCall& call);
+Status dropout_gen_mask_seeded_by_tensors(KernelCall& call);
+Status dropout_seeded_by_tensors(KernelCall& call);
 
 // spec/kernels/elementwise_activation.csv
 Status celu(KernelCall& call);
@@ -200,25 +208,71 @@ Status triu(KernelCall& call);
 // spec/kernels/foreach.csv
 Status amp_update_scale(KernelCall& call);
 Status foreach_abs(KernelCall& call);
+Status foreach_acos(KernelCall& call);
 Status foreach_add_list(KernelCall& call);
 Status foreach_add_scalar(KernelCall& call);
 Status foreach_add_scalar_list(KernelCall& call);
+Status foreach_addcdiv_scalar(KernelCall& call);
+Status foreach_addcdiv_scalar_list(KernelCall& call);
+Status foreach_addcmul_scalar(KernelCall& call);
+Status foreach_addcmul_scalar_list(KernelCall& call);
+Status foreach_asin(KernelCall& call);
+Status foreach_atan(KernelCall& call);
 Status foreach_copy(KernelCall& call);
+Status foreach_cos(KernelCall& call);
+Status foreach_cosh(KernelCall& call);
 Status foreach_div_list(KernelCall& call);
 Status foreach_div_scalar(KernelCall& call);
 Status foreach_div_scalar_list(KernelCall& call);
+Status foreach_erf(KernelCall& call);
+Status foreach_erfc(KernelCall& call);
+Status foreach_exp(KernelCall& call);
+Status foreach_expm1(KernelCall& call);
+Status foreach_lerp_list(KernelCall& call);
+Status foreach_lerp_scalar(KernelCall& call);
+Status foreach_log(KernelCall& call);
+Status foreach_log10(KernelCall& call);
+Status foreach_log1p(KernelCall& call);
+Status foreach_log2(KernelCall& call);
+Status foreach_maximum_list(KernelCall& call);
 Status foreach_maximum_scalar(KernelCall& call);
+Status foreach_maximum_scalar_list(KernelCall& call);
+Status foreach_minimum_list(KernelCall& call);
 Status foreach_minimum_scalar(KernelCall& call);
+Status foreach_minimum_scalar_list(KernelCall& call);
 Status foreach_mul_list(KernelCall& call);
 Status foreach_mul_scalar(KernelCall& call);
 Status foreach_mul_scalar_list(KernelCall& call);
 Status foreach_neg(KernelCall& call);
 Status foreach_non_finite_check_and_unscale(KernelCall& call);
+Status foreach_norm(KernelCall& call);
+Status foreach_pow_list(KernelCall& call);
+Status foreach_pow_scalar(KernelCall& call);
+Status foreach_pow_scalar_and_tensor(KernelCall& call);
+Status foreach_pow_scalar_list(KernelCall& call);
+Status foreach_reciprocal(KernelCall& call);
+Status foreach_round_off_number(KernelCall& call);
+Status foreach_sigmoid(KernelCall& call);
+Status foreach_sign(KernelCall& call);
+Status foreach_sin(KernelCall& call);
+Status foreach_sinh(KernelCall& call);
 Status foreach_sqrt(KernelCall& call);
 Status foreach_sub_list(KernelCall& call);
 Status foreach_sub_scalar(KernelCall& call);
 Status foreach_sub_scalar_list(KernelCall& call);
+Status foreach_tan(KernelCall& call);
+Status foreach_tanh(KernelCall& call);
 Status foreach_zero(KernelCall& call);
+
+// spec/kernels/gated.csv
+Status clipped_swiglu(KernelCall& call);
+Status geglu(KernelCall& call);
+Status geglu_backward(KernelCall& call);
+Status gelu_mul(KernelCall& call);
+Status glu(KernelCall& call);
+Status glu_backward(KernelCall& call);
+Status swiglu(KernelCall& call);
+Status swiglu_grad(KernelCall& call);
 
 // spec/kernels/index.csv
 Status embedding(KernelCall& call);
@@ -280,9 +334,22 @@ Status add_layer_norm(KernelCall& call);
 Status add_layer_norm_grad(KernelCall& call);
 Status add_rms_norm(KernelCall& call);
 Status add_rms_norm_cast(KernelCall& call);
+Status batch_norm(KernelCall& call);
+Status batch_norm_backward(KernelCall& call);
+Status batch_norm_elemt(KernelCall& call);
+Status batch_norm_elemt_backward(KernelCall& call);
+Status batch_norm_gather_stats(KernelCall& call);
+Status batch_norm_reduce(KernelCall& call);
+Status batch_norm_reduce_backward(KernelCall& call);
+Status batch_norm_stats(KernelCall& call);
 Status deep_norm(KernelCall& call);
 Status deep_norm_grad(KernelCall& call);
 Status gemma_rms_norm(KernelCall& call);
+Status group_norm(KernelCall& call);
+Status group_norm_backward(KernelCall& call);
+Status group_norm_silu(KernelCall& call);
+Status group_norm_swish(KernelCall& call);
+Status group_norm_swish_grad(KernelCall& call);
 Status inplace_add_rms_norm(KernelCall& call);
 Status layer_norm(KernelCall& call);
 Status layer_norm_backward(KernelCall& call);
@@ -294,6 +361,11 @@ Status scaled_masked_softmax(KernelCall& call);
 Status scaled_masked_softmax_backward(KernelCall& call);
 Status softmax(KernelCall& call);
 Status softmax_backward(KernelCall& call);
+Status sync_batch_norm_gather_stats(KernelCall& call);
+
+// spec/kernels/optimizer.csv
+Status apply_adam_w(KernelCall& call);
+Status fused_sgd(KernelCall& call);
 
 // spec/kernels/pooling.csv
 Status adaptive_avg_pool2d(KernelCall& call);
