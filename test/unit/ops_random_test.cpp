@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/generated/kernels.h"
 #include "ops/random/philox.h"
+#include "ops_call_builder.h"
 
 namespace drydock::ops::kernels {
 namespace {
@@ -95,6 +97,77 @@ void expect_moments() {
 TEST(Philox, FollowsItsDistributions) {
   expect_moments<float>();
   expect_moments<double>();
+}
+
+using testing::HostTensor;
+using testing::TestCall;
+
+TEST(RandomKernels, TakeTheSameElementsWhateverTheStrides) {
+  HostTensor dense(DataType::kFloat, {3, 4});
+  HostTensor turned(DataType::kFloat, {3, 4});
+  turned.restrided({3, 4}, {1, 3});
+  for (HostTensor* out : {&dense, &turned}) {
+    ASSERT_TRUE(TestCall().out(*out).number(1).number(2).integer(5).integer(6).run(normal).is_ok());
+  }
+  EXPECT_EQ(dense.values(), turned.values());
+  HostTensor other(DataType::kFloat, {3, 4});
+  ASSERT_TRUE(TestCall().out(other).number(1).number(2).integer(5).integer(7).run(normal).is_ok());
+  EXPECT_NE(dense.values(), other.values());
+  EXPECT_TRUE(turned.is_clean_behind());
+}
+
+TEST(RandomKernels, SeedAndOffsetMayBeTensors) {
+  HostTensor numbers(DataType::kFloat, {9});
+  HostTensor tensors(DataType::kFloat, {9});
+  HostTensor seed = testing::tensor<int64_t>({1}, {5});
+  HostTensor offset = testing::tensor<int64_t>({1}, {4});
+  ASSERT_TRUE(TestCall().out(numbers).number(-1).number(1).integer(5).integer(6).run(uniform).is_ok());
+  TestCall call;
+  call.out(tensors).number(-1).number(1).in(seed).in(offset).integer(2);
+  ASSERT_TRUE(call.run(uniform_seeded_by_tensors).is_ok());
+  EXPECT_EQ(numbers.values(), tensors.values());
+}
+
+TEST(RandomKernels, RefuseWhatIsNoDistribution) {
+  HostTensor out(DataType::kFloat, {4});
+  EXPECT_EQ(TestCall().out(out).number(1).number(0).integer(1).integer(1).run(uniform).code(), kParameterInvalid);
+  EXPECT_EQ(TestCall().out(out).number(1).number(-1).integer(1).integer(1).run(normal).code(), kParameterInvalid);
+  EXPECT_EQ(TestCall().out(out).integer(4).number(0).integer(1).integer(1).run(exponential).code(), kParameterInvalid);
+  HostTensor mean(DataType::kFloat, {3}, {0, 0, 0});
+  TestCall call;
+  EXPECT_EQ(call.in(mean).number(1).integer(1).integer(1).out(out).run(normal_of_tensor_and_number).code(),
+            kParameterInvalid);
+  HostTensor empty(DataType::kFloat, {0});
+  EXPECT_TRUE(TestCall().out(empty).number(0).number(1).integer(1).integer(1).run(uniform).is_ok());
+}
+
+TEST(RandomKernels, PermutationsHoldEveryNumberOnce) {
+  HostTensor out(DataType::kInt32, {600});
+  ASSERT_TRUE(TestCall().integer(600).integer(1).integer(2).out(out).run(randperm).is_ok());
+  std::vector<double> values = out.values();
+  EXPECT_FALSE(std::is_sorted(values.begin(), values.end()));
+  std::sort(values.begin(), values.end());
+  for (size_t k = 0; k < values.size(); ++k) EXPECT_EQ(values[k], static_cast<double>(k));
+}
+
+TEST(RandomKernels, MultinomialDrawsWeightedClassesAlone) {
+  HostTensor weights(DataType::kFloat, {2, 3}, {0, 2, 1, 1, 0, 0});
+  HostTensor all(DataType::kInt64, {2, 2});
+  TestCall distinct;
+  ASSERT_TRUE(distinct.in(weights).integer(2).boolean(false).integer(3).integer(4).out(all).run(multinomial).is_ok());
+  std::vector<double> values = all.values();
+  EXPECT_EQ(values[0] + values[1], 3);  // classes 1 and 2
+  EXPECT_EQ(values[2], 0);
+  HostTensor many(DataType::kInt64, {2, 50});
+  TestCall repeated;
+  ASSERT_TRUE(repeated.in(weights).integer(50).boolean(true).integer(3).integer(4).out(many).run(multinomial).is_ok());
+  values = many.values();
+  EXPECT_TRUE(std::all_of(values.begin(), values.begin() + 50, [](double v) { return v == 1 || v == 2; }));
+  EXPECT_TRUE(std::all_of(values.begin() + 50, values.end(), [](double v) { return v == 0; }));
+  HostTensor wrong(DataType::kFloat, {2, 3}, {0, -2, 1, 1, 0, 0});
+  TestCall negative;
+  EXPECT_EQ(negative.in(wrong).integer(2).boolean(true).integer(3).integer(4).out(all).run(multinomial).code(),
+            kParameterInvalid);
 }
 
 }  // namespace

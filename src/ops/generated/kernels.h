@@ -389,13 +389,23 @@ Status max_unpool3d(KernelCall& call);
 
 // spec/kernels/random.csv
 Status bernoulli(KernelCall& call);
+Status exponential(KernelCall& call);
 Status multinomial(KernelCall& call);
 Status multinomial_seeded_by_tensors(KernelCall& call);
+Status normal(KernelCall& call);
+Status normal_of_number_and_tensor(KernelCall& call);
+Status normal_of_tensor_and_number(KernelCall& call);
+Status normal_of_tensors(KernelCall& call);
+Status normal_seeded_by_tensors(KernelCall& call);
 Status random_between(KernelCall& call);
 Status random_between_seeded_by_tensors(KernelCall& call);
 Status random_natural(KernelCall& call);
 Status random_natural_seeded_by_tensors(KernelCall& call);
 Status randperm(KernelCall& call);
+Status rrelu_with_noise(KernelCall& call);
+Status rrelu_with_noise_in_place(KernelCall& call);
+Status uniform(KernelCall& call);
+Status uniform_seeded_by_tensors(KernelCall& call);
 
 // spec/kernels/reduce.csv
 Status logsumexp(KernelCall& call);

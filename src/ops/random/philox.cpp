@@ -1,13 +1,14 @@
 #include "ops/random/philox.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
 // Loops that a wider machine runs wider. Sanitizers instrument the choice, which runs before they are ready.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
-#define DRYDOCK_WIDE __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#define DRYDOCK_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define DRYDOCK_WIDE
 #endif
@@ -20,7 +21,7 @@ constexpr uint64_t kMultiplier0 = 0xD2511F53;
 constexpr uint64_t kMultiplier1 = 0xCD9E8D57;
 constexpr uint32_t kWeyl0 = 0x9E3779B9;
 constexpr uint32_t kWeyl1 = 0xBB67AE85;
-constexpr int kLanes = 16;
+constexpr int kLanes = 32;
 constexpr int64_t kWordsAtOnce = 4 * kLanes;
 
 /// `kLanes` blocks, of counters (first + lane, offset).
@@ -58,22 +59,50 @@ DRYDOCK_WIDE void lanes_of_blocks(uint64_t seed, uint64_t offset, uint64_t first
   }
 }
 
-/// Box-Muller: two normal values of a radius' uniform value in (0, 1] and an angle's in [0, 1).
-template <class C>
-void normal_pair(C radius, C angle, C* out) noexcept {
-  const C length = std::sqrt(C{-2} * std::log(radius));
-  const C turn = C{2} * std::numbers::pi_v<C> * angle;
-  out[0] = length * std::cos(turn);
-  out[1] = length * std::sin(turn);
+/// Natural logarithm of a normal float in (0, 1]: the polynomial of the Cephes library over [sqrt(1/2), sqrt(2)).
+/// Plain arithmetic, unlike std::log: it vectorises, and gives the same bits everywhere.
+inline float log_of_unit(float value) noexcept {
+  constexpr uint32_t kSqrtHalf = 0x3F3504F3;
+  const uint32_t bits = std::bit_cast<uint32_t>(value) - kSqrtHalf;
+  const float exponent = static_cast<float>(static_cast<int32_t>(bits) >> 23);
+  const float x = std::bit_cast<float>((bits & 0x007FFFFF) + kSqrtHalf) - 1.0F;
+  float sum = 7.0376836292E-2F;
+  sum = sum * x - 1.1514610310E-1F;
+  sum = sum * x + 1.1676998740E-1F;
+  sum = sum * x - 1.2420140846E-1F;
+  sum = sum * x + 1.4249322787E-1F;
+  sum = sum * x - 1.6668057665E-1F;
+  sum = sum * x + 2.0000714765E-1F;
+  sum = sum * x - 2.4999993993E-1F;
+  sum = sum * x + 3.3333331174E-1F;
+  return x + (x * x * (sum * x - 0.5F) + exponent * std::numbers::ln2_v<float>);
 }
 
-void normals_of_words(const uint32_t* words, int64_t pairs, float* out) noexcept {
+/// Box-Muller: elements 2k and 2k + 1 of words 2k (the radius, in (0, 1]) and 2k + 1 (the angle, in [0, 1) turns).
+DRYDOCK_WIDE void normals_of_words(const uint32_t* __restrict words, int64_t pairs, float* __restrict out) {
   for (int64_t pair = 0; pair < pairs; ++pair) {
-    // Half a step above the word: never 0, whose logarithm has no value.
-    const float radius = (static_cast<float>(words[2 * pair]) + 0.5F) * 0x1p-32F;
-    const float angle = static_cast<float>(words[2 * pair + 1] >> 8) * 0x1p-24F;
-    normal_pair(radius, angle, out + 2 * pair);
+    // Half a step above 0, whose logarithm has no value.
+    const float radius = (static_cast<float>(static_cast<int32_t>(words[2 * pair] >> 8)) + 0.5F) * 0x1p-24F;
+    const float length = std::sqrt(-2.0F * log_of_unit(radius));
+    // The nearest quarter of the turn, and the rest of the angle in [-pi/4, pi/4]; polynomials of Cephes again.
+    const int32_t turn = static_cast<int32_t>(words[2 * pair + 1] >> 8);
+    const int32_t quarter = (turn + (1 << 21)) >> 22;
+    const float x = static_cast<float>(turn - (quarter << 22)) * (0x1p-22F * std::numbers::pi_v<float> / 2);
+    const float square = x * x;
+    const float sine = x + x * square * (-1.6666654611E-1F + square * (8.3321608736E-3F - 1.9515295891E-4F * square));
+    const float cosine =
+        1.0F - 0.5F * square +
+        square * square * (4.166664568298827E-2F + square * (-1.388731625493765E-3F + 2.443315711809948E-5F * square));
+    const bool swapped = (quarter & 1) != 0;
+    const float x_sign = ((quarter + 1) & 2) != 0 ? -length : length;
+    const float y_sign = (quarter & 2) != 0 ? -length : length;
+    out[2 * pair] = x_sign * (swapped ? sine : cosine);
+    out[2 * pair + 1] = y_sign * (swapped ? cosine : sine);
   }
+}
+
+DRYDOCK_WIDE void units_of_words(const uint32_t* __restrict words, int64_t count, float* __restrict out) {
+  for (int64_t k = 0; k < count; ++k) out[k] = static_cast<float>(static_cast<int32_t>(words[k] >> 8)) * 0x1p-24F;
 }
 
 double unit_of(uint32_t low, uint32_t high) noexcept {
@@ -83,7 +112,10 @@ double unit_of(uint32_t low, uint32_t high) noexcept {
 void normals_of_words(const uint32_t* words, int64_t pairs, double* out) noexcept {
   for (int64_t pair = 0; pair < pairs; ++pair) {
     const uint32_t* four = words + 4 * pair;
-    normal_pair(unit_of(four[0], four[1]) + 0x1p-54, unit_of(four[2], four[3]), out + 2 * pair);
+    const double length = std::sqrt(-2 * std::log(unit_of(four[0], four[1]) + 0x1p-54));
+    const double angle = 2 * std::numbers::pi * unit_of(four[2], four[3]);
+    out[2 * pair] = length * std::cos(angle);
+    out[2 * pair + 1] = length * std::sin(angle);
   }
 }
 
@@ -151,7 +183,7 @@ void Philox::units(uint64_t first, int64_t count, float* out) const noexcept {
   while (count > 0) {
     const int64_t length = std::min(count, kWordsAtOnce);
     words(first, length, buffer);
-    for (int64_t k = 0; k < length; ++k) out[k] = static_cast<float>(buffer[k] >> 8) * 0x1p-24F;
+    units_of_words(buffer, length, out);
     first += static_cast<uint64_t>(length);
     out += length;
     count -= length;
