@@ -299,6 +299,15 @@ Status put(KernelCall& call);
 Status scatter_nd_update(KernelCall& call);
 Status scatter_update(KernelCall& call);
 
+// spec/kernels/linalg.csv
+Status cholesky(KernelCall& call);
+Status inverse(KernelCall& call);
+Status linalg_cross(KernelCall& call);
+Status qr(KernelCall& call);
+Status singular_values(KernelCall& call);
+Status slogdet(KernelCall& call);
+Status triangular_solve(KernelCall& call);
+
 // spec/kernels/loss.csv
 Status binary_cross_entropy(KernelCall& call);
 Status binary_cross_entropy_backward(KernelCall& call);
