@@ -164,10 +164,12 @@ void finish_scores(const Problem& problem, const Sequence& s, int64_t head, int6
       }
     }
     if (band) apply_band(s, query, first_key, keys, row);
-    if (s.mask.data != nullptr) {
-      replace_where(
-          row, s.mask.data + head * s.mask.head_stride + query * s.mask.query_stride + first_key * s.mask.key_stride,
-          s.mask.key_stride, keys, kMasked);
+    if (s.mask.data != nullptr && first_key + keys > s.mask_first_key) {
+      const int64_t skipped = std::max<int64_t>(0, s.mask_first_key - first_key);
+      replace_where(row + skipped,
+                    s.mask.data + head * s.mask.head_stride + query * s.mask.query_stride +
+                        (first_key + skipped - s.mask_first_key) * s.mask.key_stride,
+                    s.mask.key_stride, keys - skipped, kMasked);
     }
     std::fill(row + keys, row + columns, kMasked);
   }

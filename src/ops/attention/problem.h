@@ -35,7 +35,8 @@ struct Sequence {
   int64_t before = kUnbounded;
   int64_t after = kUnbounded;
   int64_t prefix = 0;
-  ScoreView mask;  ///< one byte each; not zero: masked
+  ScoreView mask;              ///< one byte each; not zero: masked
+  int64_t mask_first_key = 0;  ///< the mask's first column; no key before it is masked
   ScoreView shift;
   /// Rows of `shift` are those from this query on; earlier queries use its first row, moved along the diagonal.
   int64_t shift_first_query = 0;

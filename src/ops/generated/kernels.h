@@ -36,8 +36,12 @@ Status tanh_backward(KernelCall& call);
 Status threshold_backward(KernelCall& call);
 
 // spec/kernels/attention.csv
+Status attention_update(KernelCall& call);
 Status flash_attention(KernelCall& call);
 Status flash_attention_grad(KernelCall& call);
+Status infer_attention(KernelCall& call);
+Status masked_softmax_with_position_bias(KernelCall& call);
+Status ring_attention_update(KernelCall& call);
 
 // spec/kernels/convolution.csv
 Status convolution(KernelCall& call);
@@ -299,6 +303,13 @@ Status put(KernelCall& call);
 Status scatter_nd_update(KernelCall& call);
 Status scatter_update(KernelCall& call);
 
+// spec/kernels/kv_cache.csv
+Status dequant_rope_quant_kv_cache(KernelCall& call);
+Status gather_paged_cache(KernelCall& call);
+Status kv_rms_norm_rope_cache(KernelCall& call);
+Status qkv_rms_norm_rope_cache(KernelCall& call);
+Status scatter_paged_cache(KernelCall& call);
+
 // spec/kernels/linalg.csv
 Status cholesky(KernelCall& call);
 Status inverse(KernelCall& call);
@@ -442,6 +453,13 @@ Status max_all(KernelCall& call);
 Status max_dim(KernelCall& call);
 Status min_all(KernelCall& call);
 Status min_dim(KernelCall& call);
+
+// spec/kernels/rotary.csv
+Status apply_rotary_pos_emb(KernelCall& call);
+Status interleave_rope(KernelCall& call);
+Status rope_with_sin_cos_cache(KernelCall& call);
+Status rotary_position_embedding(KernelCall& call);
+Status rotary_position_embedding_grad(KernelCall& call);
 
 // spec/kernels/scan.csv
 Status cummax(KernelCall& call);
