@@ -261,6 +261,11 @@ Status scatter_nd_update(KernelCall& call) {
 
 namespace {
 
+/// One element of a view, by its number in row-major order.
+TensorView flat_view(const TensorView& view, int64_t number) {
+  return contiguous_view(flat_element(view, number), view.dtype, Dims());
+}
+
 /// Batch b of self takes updates at indices[b] (or, with pairs, row i says batch and start) along `axis`.
 Status update_at(const KernelCall& call, const TensorView& self, const TensorView& updates, int axis, int64_t start) {
   if (updates.dims.size() != self.dims.size() || start < 0 || updates.dims[axis] > self.dims[axis] - start) {
@@ -298,6 +303,42 @@ Status scatter_update(KernelCall& call) {
       start = as_int64(select(indices, 0, row));
     }
     DRYDOCK_RETURN_IF_ERROR(update_at(call, narrow(self, 0, batch, 1), narrow(updates, 0, row, 1), axis, start));
+  }
+  return Status::ok();
+}
+
+/// The list is written. Operands: indices, updates, mask (may be undefined). Tensor b of the list takes updates[b] at
+/// indices[b] along the axis, of which row b of indices may also say the length; a mask of 0 leaves it out.
+Status scatter_list(KernelCall& call) {
+  DRYDOCK_RETURN_IF_ERROR(expect_defined(call, 2, 0));
+  const std::vector<TensorView>& list = call.output_list(0);
+  const TensorView& indices = call.operand(0);
+  const TensorView& updates = call.operand(1);
+  const TensorView& mask = call.operand(2);
+  const auto count = static_cast<int64_t>(list.size());
+  if (call.text(0) != "update") return invalid(call, "reduce must be \"update\"");
+  int axis = 0;
+  DRYDOCK_RETURN_IF_ERROR(wrap_dim(call, call.integer(0), updates.dims.size(), &axis));
+  const bool pairs = indices.dims.size() == 2 && indices.dims[1] == 2;
+  if (axis == 0 || (indices.dims.size() != 1 && !pairs) || indices.dims[0] != count || updates.dims[0] != count) {
+    return invalid(call, "indices and updates need a row for each tensor, and the axis must not be the first");
+  }
+  if (!is_real_element(indices.dtype) || is_floating(indices.dtype)) return invalid(call, "indices must be integers");
+  if (mask.defined && (mask.numel() != count || !is_real_element(mask.dtype))) {
+    return invalid(call, "the mask needs a number for each tensor");
+  }
+  for (int64_t b = 0; b < count; ++b) {
+    const TensorView& self = list[static_cast<size_t>(b)];
+    if (!self.defined) return invalid(call, "a tensor of the list is missing");
+    DRYDOCK_RETURN_IF_ERROR(expect_same_type(call, self, updates));
+    if (mask.defined && as_int64(flat_view(mask, b)) == 0) continue;
+    TensorView update = select(updates, 0, b);
+    const int64_t start = as_int64(pairs ? select(select(indices, 0, b), 0, 0) : select(indices, 0, b));
+    if (pairs) {
+      const int64_t length = as_int64(select(select(indices, 0, b), 0, 1));
+      update = narrow(update, axis - 1, 0, std::clamp<int64_t>(length, 0, update.dims[axis - 1]));
+    }
+    DRYDOCK_RETURN_IF_ERROR(update_at(call, self, update, axis - 1, start));
   }
   return Status::ok();
 }

@@ -263,5 +263,56 @@ TEST(Nonzero, MaskedSelectBroadcastsBothWays) {
   EXPECT_EQ(call.output_values(0), (Values{1, 1, 2, 2}));
 }
 
+TEST(ScatterList, WritesAtAStartOfEachTensor) {
+  HostTensor first(DataType::kInt16, {1, 4}, {0, 0, 0, 0});
+  HostTensor second(DataType::kInt16, {1, 4}, {0, 0, 0, 0});
+  HostTensor starts(DataType::kInt32, {2}, {2, 1});
+  HostTensor updates(DataType::kInt16, {2, 1, 2}, {1, 2, 3, 4});
+  const auto write = [&](HostTensor& indices, HostTensor* mask) {
+    TestCall call;
+    call.in_out_list({&first, &second}).in(indices).in(updates);
+    mask != nullptr ? call.in(*mask) : call.absent();
+    return call.text("update").integer(-1).run(scatter_list);
+  };
+  ASSERT_TRUE(write(starts, nullptr).is_ok());
+  EXPECT_EQ(first.values(), (Values{0, 0, 1, 2}));
+  EXPECT_EQ(second.values(), (Values{0, 3, 4, 0}));
+  HostTensor lengths(DataType::kInt32, {2, 2}, {0, 1, 3, 1});
+  HostTensor mask(DataType::kUInt8, {2}, {1, 0});
+  ASSERT_TRUE(write(lengths, &mask).is_ok());
+  EXPECT_EQ(first.values(), (Values{1, 0, 1, 2}));
+  EXPECT_EQ(second.values(), (Values{0, 3, 4, 0}));
+  starts.set({3, 0});
+  EXPECT_EQ(write(starts, nullptr).code(), kParameterInvalid);
+}
+
+TEST(RepeatedElements, GradientsAddUp) {
+  HostTensor grad(DataType::kFloat, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  HostTensor repeats(DataType::kInt64, {3}, {1, 0, 3});
+  HostTensor out(DataType::kFloat, {2, 3});
+  ASSERT_TRUE(TestCall().in(grad).in(repeats).integer(1).out(out).run(repeat_interleave_grad).is_ok());
+  EXPECT_EQ(out.values(), (Values{1, 0, 9, 5, 0, 21}));
+  HostTensor one(DataType::kInt64, {1}, {2});
+  HostTensor flat(DataType::kFloat, {4});
+  ASSERT_TRUE(TestCall().in(grad).in(one).integer(-1).out(flat).run(repeat_interleave_grad).is_ok());
+  EXPECT_EQ(flat.values(), (Values{3, 7, 11, 15}));
+  repeats.set({1, 0, 4});
+  EXPECT_EQ(TestCall().in(grad).in(repeats).integer(1).out(out).run(repeat_interleave_grad).code(), kParameterInvalid);
+}
+
+TEST(Unfold, GradientAddsOverlaps) {
+  HostTensor grad(DataType::kFloat, {2, 3}, {1, 2, 3, 4, 5, 6});
+  HostTensor out(DataType::kFloat, {6});
+  const auto fold = [&](int64_t size, int64_t step) {
+    TestCall call;
+    return call.in(grad).ints({6}).integer(0).integer(size).integer(step).out(out).run(unfold_grad);
+  };
+  ASSERT_TRUE(fold(3, 2).is_ok());
+  EXPECT_EQ(out.values(), (Values{1, 2, 7, 5, 6, 0}));
+  EXPECT_EQ(fold(3, 1).code(), kParameterInvalid);
+  EXPECT_EQ(fold(3, 0).code(), kParameterInvalid);
+  EXPECT_EQ(fold(7, 1).code(), kParameterInvalid);
+}
+
 }  // namespace
 }  // namespace drydock::ops::kernels

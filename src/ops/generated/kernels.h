@@ -73,6 +73,13 @@ Status repeat_interleave_with_dim(KernelCall& call);
 Status roll(KernelCall& call);
 Status strided_slice(KernelCall& call);
 
+// spec/kernels/distance.csv
+Status box_iou(KernelCall& call);
+Status cdist(KernelCall& call);
+Status cdist_backward(KernelCall& call);
+Status complete_box_iou(KernelCall& call);
+Status pdist(KernelCall& call);
+
 // spec/kernels/dropout.csv
 Status dropout_do_mask(KernelCall& call);
 Status dropout_gen_mask(KernelCall& call);
@@ -278,6 +285,15 @@ Status glu_backward(KernelCall& call);
 Status swiglu(KernelCall& call);
 Status swiglu_grad(KernelCall& call);
 
+// spec/kernels/grid.csv
+Status affine_grid(KernelCall& call);
+Status grid_sampler_2d(KernelCall& call);
+Status grid_sampler_2d_backward(KernelCall& call);
+Status grid_sampler_3d(KernelCall& call);
+Status grid_sampler_3d_backward(KernelCall& call);
+Status roi_align(KernelCall& call);
+Status roi_align_backward(KernelCall& call);
+
 // spec/kernels/index.csv
 Status embedding(KernelCall& call);
 Status gather(KernelCall& call);
@@ -290,6 +306,7 @@ Status index_add(KernelCall& call);
 Status index_copy(KernelCall& call);
 Status index_fill(KernelCall& call);
 Status index_fill_array(KernelCall& call);
+Status repeat_interleave_grad(KernelCall& call);
 Status scatter(KernelCall& call);
 Status scatter_add(KernelCall& call);
 Status scatter_reduce(KernelCall& call);
@@ -300,8 +317,35 @@ Status index(KernelCall& call);
 Status index_put(KernelCall& call);
 Status masked_scatter(KernelCall& call);
 Status put(KernelCall& call);
+Status scatter_list(KernelCall& call);
 Status scatter_nd_update(KernelCall& call);
 Status scatter_update(KernelCall& call);
+
+// spec/kernels/interpolation.csv
+Status upsample_bicubic2d(KernelCall& call);
+Status upsample_bicubic2d_aa(KernelCall& call);
+Status upsample_bicubic2d_aa_backward(KernelCall& call);
+Status upsample_bicubic2d_backward(KernelCall& call);
+Status upsample_bilinear2d(KernelCall& call);
+Status upsample_bilinear2d_aa(KernelCall& call);
+Status upsample_bilinear2d_aa_backward(KernelCall& call);
+Status upsample_bilinear2d_backward(KernelCall& call);
+Status upsample_linear1d(KernelCall& call);
+Status upsample_linear1d_backward(KernelCall& call);
+Status upsample_nearest1d(KernelCall& call);
+Status upsample_nearest1d_backward(KernelCall& call);
+Status upsample_nearest2d(KernelCall& call);
+Status upsample_nearest2d_backward(KernelCall& call);
+Status upsample_nearest3d(KernelCall& call);
+Status upsample_nearest3d_backward(KernelCall& call);
+Status upsample_nearest_exact1d(KernelCall& call);
+Status upsample_nearest_exact1d_backward(KernelCall& call);
+Status upsample_nearest_exact2d(KernelCall& call);
+Status upsample_nearest_exact2d_backward(KernelCall& call);
+Status upsample_nearest_exact3d(KernelCall& call);
+Status upsample_nearest_exact3d_backward(KernelCall& call);
+Status upsample_trilinear3d(KernelCall& call);
+Status upsample_trilinear3d_backward(KernelCall& call);
 
 // spec/kernels/kv_cache.csv
 Status dequant_rope_quant_kv_cache(KernelCall& call);
@@ -386,6 +430,21 @@ Status sync_batch_norm_gather_stats(KernelCall& call);
 // spec/kernels/optimizer.csv
 Status apply_adam_w(KernelCall& call);
 Status fused_sgd(KernelCall& call);
+
+// spec/kernels/padding.csv
+Status channel_shuffle(KernelCall& call);
+Status reflection_pad1d(KernelCall& call);
+Status reflection_pad1d_backward(KernelCall& call);
+Status reflection_pad2d(KernelCall& call);
+Status reflection_pad2d_backward(KernelCall& call);
+Status reflection_pad3d(KernelCall& call);
+Status reflection_pad3d_backward(KernelCall& call);
+Status replication_pad1d(KernelCall& call);
+Status replication_pad1d_backward(KernelCall& call);
+Status replication_pad2d(KernelCall& call);
+Status replication_pad2d_backward(KernelCall& call);
+Status replication_pad3d(KernelCall& call);
+Status replication_pad3d_backward(KernelCall& call);
 
 // spec/kernels/pooling.csv
 Status adaptive_avg_pool2d(KernelCall& call);

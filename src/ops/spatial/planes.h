@@ -43,6 +43,15 @@ class Planes {
   /// Sizes of the dimensions that count the planes.
   const Dims& batch() const { return batch_; }
 
+  /// First byte of a plane.
+  char* start_of(int64_t plane) const {
+    char* start = data_;
+    for (int axis = batch_.size() - 1; axis >= 0; --axis) {
+      start += plane % batch_[axis] * batch_strides_[axis];
+      plane /= batch_[axis];
+    }
+    return start;
+  }
   /// Plane `index` as contiguous Cs: either `buffer` (of length() values) or the elements themselves.
   template <class C>
   const C* read(int64_t index, C* buffer) const {
@@ -77,15 +86,6 @@ class Planes {
     Dims axes;
     for (int axis = view_rank - rank; axis < view_rank; ++axis) axes.push_back(axis);
     return axes;
-  }
-
-  char* start_of(int64_t plane) const {
-    char* start = data_;
-    for (int axis = batch_.size() - 1; axis >= 0; --axis) {
-      start += plane % batch_[axis] * batch_strides_[axis];
-      plane /= batch_[axis];
-    }
-    return start;
   }
 
   Rows rows_;
