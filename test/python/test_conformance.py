@@ -96,6 +96,7 @@ def test_who_refused_is_told_from_the_exception():
     assert refusals.judge(RuntimeError("aclnnFoo: error code is 561003 (no kernel)"))[0] == FAIL
     assert refusals.judge(RuntimeError("error code is 507035"))[0] == FAIL
     assert refusals.judge(AssertionError("3 != 4"))[0] == FAIL
+    assert refusals.ends_the_process(refusals.judge(RuntimeError("error code is 507035\naclnnFoo: no"))[1])
 
 
 def test_reasons_have_nothing_that_changes_from_run_to_run():
@@ -103,6 +104,19 @@ def test_reasons_have_nothing_that_changes_from_run_to_run():
         "went wrong\n[ERROR] 2026-01-01-10:00:00 (PID:123, Device:0) ERR01100 OPS call acl api failed"
     )
     assert reason == "went wrong"
+
+
+def test_the_reason_is_the_operators_sentence():
+    text = (
+        "ones:OnesKernel.cpp:42 NPU function error: call aclnnInplaceOne failed, error code is 161002\n"
+        "[ERROR] 2026-11-30-18:01:03 (PID:23603, Device:0, RankID:-1) ERR00100 PTA call acl api failed.\n"
+        "aclnnInplaceOne: argument selfRef is complex64, which the table does not list: it takes fp32, bool."
+    )
+    sentence = "aclnnInplaceOne: argument selfRef is complex64, which the table does not list"
+    assert refusals.judge(RuntimeError(text)) == (REFUSED, sentence)
+    text = text.partition("aclnnInplaceOne: ")[0].replace("161002", "561003")
+    text += "aclnnFoo has no kernel on the virtual device. The call was made at /a/b.py:2 (f). With --values auto ..."
+    assert refusals.judge(RuntimeError(text)) == (FAIL, "aclnnFoo has no kernel on the virtual device")
 
 
 def test_the_page_is_what_the_lists_give():

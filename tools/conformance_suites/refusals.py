@@ -22,11 +22,17 @@ _NOT_YET = re.compile(
     r"no kernel|not computed|has no .* kernel|561003|does not compute|can't be computed|is not one of the doors", re.I
 )
 _DEVICE_FAULT = re.compile(r"507\d{3}|vector core exception|aicore exception", re.I)
+# What the operator itself said, on a line of its own below the client's.
+_SENTENCE = re.compile(r"failed, error code is \d+.*?^(acl\w+\b.*?)(?=^\[|\Z)", re.DOTALL | re.MULTILINE)
+_REST = re.compile(r": it takes [\w, ]+\.?|\.? ?The call was made at .*|\. With --values auto .*", re.DOTALL)
 MOST_CHARACTERS = 200
 
 
 def one_line(text: str) -> str:
     """A reason for a list: one line, without what changes from run to run, cut to a readable length."""
+    sentence = _SENTENCE.search(text)
+    if sentence:
+        text = _REST.sub("", sentence.group(1))
     for pattern, replacement in _NOISE:
         text = pattern.sub(replacement, text)
     text = text.strip()
@@ -42,7 +48,10 @@ def judge(error: BaseException) -> tuple[str, str]:
     """Outcome and reason of a call that the CPU carries out and the NPU does not."""
     text = str(error)
     reason = one_line(text)
-    if isinstance(error, (AssertionError, MemoryError)) or ends_the_process(text):
+    fault = _DEVICE_FAULT.search(text)
+    if fault:
+        return FAIL, f"device fault {fault.group(0)}: {reason}"
+    if isinstance(error, (AssertionError, MemoryError)):
         return FAIL, f"{type(error).__name__}: {reason}"
     if _NOT_YET.search(text):
         return FAIL, reason
