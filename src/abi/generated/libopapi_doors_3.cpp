@@ -1080,11 +1080,12 @@ DRYDOCK_API int32_t aclnnRotaryPositionEmbeddingV2(void* workspace, uint64_t wor
   return drydock::ops::phase2(768, workspace, workspaceSize, executor, stream);
 }
 
-DRYDOCK_API int32_t aclnnRotateQuantGetWorkspaceSize(const void* x, const void* rotation, const void* alpha,
+DRYDOCK_API int32_t aclnnRotateQuantGetWorkspaceSize(const void* x, const void* rotation, const void* alphaOptional,
     int64_t axis, char* roundMode, int64_t scaleAlg, double dstTypeMax, bool trans, void* yOut, void* scaleOut,
     uint64_t* workspaceSize, void** executor) {
-  Arg args[] = {pack_tensor(x), pack_tensor(rotation), pack_tensor(alpha), pack_int(axis), pack_text(roundMode),
-      pack_int(scaleAlg), pack_double(dstTypeMax), pack_bool(trans), pack_tensor(yOut), pack_tensor(scaleOut)};
+  Arg args[] = {pack_tensor(x), pack_tensor(rotation), pack_tensor(alphaOptional), pack_int(axis),
+      pack_text(roundMode), pack_int(scaleAlg), pack_double(dstTypeMax), pack_bool(trans), pack_tensor(yOut),
+      pack_tensor(scaleOut)};
   return drydock::ops::phase1(769, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRotateQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {

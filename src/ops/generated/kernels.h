@@ -393,6 +393,31 @@ Status matmul(KernelCall& call);
 Status mm(KernelCall& call);
 Status mv(KernelCall& call);
 
+// spec/kernels/moe.csv
+Status moe_compute_expert_tokens(KernelCall& call);
+Status moe_finalize_routing(KernelCall& call);
+Status moe_finalize_routing_modes(KernelCall& call);
+Status moe_finalize_routing_ranges(KernelCall& call);
+Status moe_gating(KernelCall& call);
+Status moe_gating_backward(KernelCall& call);
+Status moe_gating_softmax(KernelCall& call);
+Status moe_gating_softmax_order(KernelCall& call);
+Status moe_gating_table(KernelCall& call);
+Status moe_init_routing(KernelCall& call);
+Status moe_init_routing_capacity(KernelCall& call);
+Status moe_init_routing_quant(KernelCall& call);
+Status moe_init_routing_range(KernelCall& call);
+Status moe_map_permute(KernelCall& call);
+Status moe_map_permute_grad(KernelCall& call);
+Status moe_map_unpermute(KernelCall& call);
+Status moe_map_unpermute_grad(KernelCall& call);
+Status moe_re_routing(KernelCall& call);
+Status moe_token_permute(KernelCall& call);
+Status moe_token_permute_grad(KernelCall& call);
+Status moe_token_unpermute(KernelCall& call);
+Status moe_token_unpermute_grad(KernelCall& call);
+Status moe_update_expert(KernelCall& call);
+
 // spec/kernels/norm.csv
 Status add_layer_norm(KernelCall& call);
 Status add_layer_norm_grad(KernelCall& call);
@@ -465,6 +490,32 @@ Status max_pool3d_backward(KernelCall& call);
 Status max_pool3d_with_argmax(KernelCall& call);
 Status max_unpool2d(KernelCall& call);
 Status max_unpool3d(KernelCall& call);
+
+// spec/kernels/quant.csv
+Status add_rms_norm_dynamic_quant(KernelCall& call);
+Status add_rms_norm_quant(KernelCall& call);
+Status add_rms_norm_quant_beta(KernelCall& call);
+Status ascend_anti_quant(KernelCall& call);
+Status ascend_quant(KernelCall& call);
+Status ascend_quant_axis(KernelCall& call);
+Status dequant_bias(KernelCall& call);
+Status dequant_swiglu_quant(KernelCall& call);
+Status dequant_swiglu_quant_variants(KernelCall& call);
+Status dynamic_block_quant(KernelCall& call);
+Status dynamic_quant(KernelCall& call);
+Status dynamic_quant_grouped(KernelCall& call);
+Status fake_quant_per_channel(KernelCall& call);
+Status fake_quant_per_tensor(KernelCall& call);
+Status flat_quant(KernelCall& call);
+Status gelu_quant(KernelCall& call);
+Status group_quant(KernelCall& call);
+Status quant_scatter(KernelCall& call);
+Status quantize(KernelCall& call);
+Status rms_norm_quant(KernelCall& call);
+Status rotate_quant(KernelCall& call);
+Status swiglu_quant(KernelCall& call);
+Status trans_quant_param(KernelCall& call);
+Status trans_quant_param_rounded(KernelCall& call);
 
 // spec/kernels/random.csv
 Status bernoulli(KernelCall& call);
