@@ -294,6 +294,14 @@ Status grid_sampler_3d_backward(KernelCall& call);
 Status roi_align(KernelCall& call);
 Status roi_align_backward(KernelCall& call);
 
+// spec/kernels/grouped_matmul.csv
+Status grouped_matmul(KernelCall& call);
+Status grouped_matmul_add(KernelCall& call);
+Status grouped_matmul_add_types(KernelCall& call);
+Status grouped_matmul_finalize(KernelCall& call);
+Status grouped_matmul_swiglu_quant(KernelCall& call);
+Status grouped_matmul_types(KernelCall& call);
+
 // spec/kernels/index.csv
 Status embedding(KernelCall& call);
 Status gather(KernelCall& call);
@@ -507,8 +515,10 @@ Status dynamic_quant_grouped(KernelCall& call);
 Status fake_quant_per_channel(KernelCall& call);
 Status fake_quant_per_tensor(KernelCall& call);
 Status flat_quant(KernelCall& call);
+Status fused_quant_matmul(KernelCall& call);
 Status gelu_quant(KernelCall& call);
 Status group_quant(KernelCall& call);
+Status quant_matmul(KernelCall& call);
 Status quant_scatter(KernelCall& call);
 Status quantize(KernelCall& call);
 Status rms_norm_quant(KernelCall& call);
@@ -516,6 +526,7 @@ Status rotate_quant(KernelCall& call);
 Status swiglu_quant(KernelCall& call);
 Status trans_quant_param(KernelCall& call);
 Status trans_quant_param_rounded(KernelCall& call);
+Status weight_quant_matmul(KernelCall& call);
 
 // spec/kernels/random.csv
 Status bernoulli(KernelCall& call);
@@ -570,6 +581,13 @@ Status interleave_rope(KernelCall& call);
 Status rope_with_sin_cos_cache(KernelCall& call);
 Status rotary_position_embedding(KernelCall& call);
 Status rotary_position_embedding_grad(KernelCall& call);
+
+// spec/kernels/sampling.csv
+Status advance_step(KernelCall& call);
+Status advance_step_speculative(KernelCall& call);
+Status apply_top_k_top_p(KernelCall& call);
+Status top_k_top_p_sample(KernelCall& call);
+Status top_k_top_p_sample_candidates(KernelCall& call);
 
 // spec/kernels/scan.csv
 Status cummax(KernelCall& call);

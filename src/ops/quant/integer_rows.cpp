@@ -163,6 +163,21 @@ TensorView unpacked_int4(const TensorView& view) {
   return unpacked;
 }
 
+TensorView slice_at(const TensorView& view, int64_t index) {
+  if (view.dtype != DataType::kInt4) return select(view, 0, index);
+  TensorView slice = select(view, 0, 0);
+  slice.data = view.data + index * view.strides[0] / 2;
+  return slice;
+}
+
+TensorView rows_between(const TensorView& view, int64_t begin, int64_t end) {
+  if (view.dtype != DataType::kInt4) return narrow(view, 0, begin, end - begin);
+  TensorView rows = view;
+  rows.dims[0] = end - begin;
+  rows.data = view.data + begin * view.strides[0] / 2;
+  return rows;
+}
+
 Status along_axis(const KernelCall& call, const TensorView& parameter, std::string_view name, const Dims& dims,
                   int axis, TensorView* view) {
   TensorView spread = parameter;

@@ -85,6 +85,10 @@ bool read_integers(const TensorView& view, std::vector<int64_t>* values);
 /// int32 tensor that packs int4 values. Any other view comes back as it is.
 TensorView unpacked_int4(const TensorView& view);
 
+/// select() and narrow() of the first axis, for int4 too (whose slices begin at whole bytes).
+TensorView slice_at(const TensorView& view, int64_t index);
+TensorView rows_between(const TensorView& view, int64_t begin, int64_t end);
+
 /// `parameter` seen as a tensor of `dims`, by strides of 0: it has one element, or one for each index of `axis`, either
 /// alone or between axes of size 1.
 Status along_axis(const KernelCall& call, const TensorView& parameter, std::string_view name, const Dims& dims,
