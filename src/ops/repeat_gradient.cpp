@@ -2,7 +2,7 @@
 #include "ops/reduce.h"
 #include "ops/spatial/planes.h"
 
-// Gradients of operators that read elements more than once: repetition, and windows that slide along a dimension.
+// The gradient of an operator that reads elements more than once.
 
 namespace drydock::ops::kernels {
 
@@ -57,48 +57,6 @@ Status repeat_interleave_grad(KernelCall& call) {
       }
     });
     return write_all(call, out, results);
-  });
-}
-
-/// The gradient of windows of `size` elements, `step` apart, along a dimension of a tensor of shape int array 0; the
-/// windows' elements are the operand's last dimension.
-Status unfold_grad(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
-  const TensorView& grad = call.operand(0);
-  TensorView out = call.output(0);
-  if (!(Dims(call.ints(0)) == out.dims)) return invalid(call, "inputSizes must be the shape of the output");
-  int axis = 0;
-  DRYDOCK_RETURN_IF_ERROR(wrap_dim(call, call.integer(0), out.dims.size(), &axis));
-  const int64_t size = call.integer(1);
-  const int64_t step = call.integer(2);
-  if (out.dims.empty()) out = unsqueeze(out, 0);
-  const int64_t length = out.dims[axis];
-  if (size < 0 || size > length || step <= 0) {
-    return invalid(call, "a window must not exceed the dimension, the step be positive");
-  }
-  if (!is_floating(grad.dtype)) return not_computed(call, "gradients of integers are not computed");
-  const int64_t windows = (length - size) / step + 1;
-  Dims expected = out.dims;
-  expected[axis] = windows;
-  expected.push_back(size);
-  if (!(grad.dims == expected)) return invalid(call, "the gradient has not the shape that unfold gives");
-  const Rows from(grad, Dims{axis, grad.dims.size() - 1});
-  const Rows to(out, axis);
-  return with_floating_type(compute_type_of(grad.dtype), [&]<class C>() {
-    base::parallel_for(to.count(), plane_grain(length + windows * size), [&](int64_t begin, int64_t end) {
-      const auto buffer = scratch<C>(windows * size);
-      const auto sums = scratch<C>(length);
-      for (int64_t row = begin; row < end; ++row) {
-        std::fill_n(sums.get(), length, C{});
-        const C* values = size > 0 ? from.read<C>(row, buffer.get()) : buffer.get();
-        for (int64_t window = 0; window < windows; ++window) {
-          C* target = sums.get() + window * step;
-          for (int64_t k = 0; k < size; ++k) target[k] += *values++;
-        }
-        if (length > 0) to.write<C>(row, sums.get());
-      }
-    });
-    return Status::ok();
   });
 }
 

@@ -300,19 +300,5 @@ TEST(RepeatedElements, GradientsAddUp) {
   EXPECT_EQ(TestCall().in(grad).in(repeats).integer(1).out(out).run(repeat_interleave_grad).code(), kParameterInvalid);
 }
 
-TEST(Unfold, GradientAddsOverlaps) {
-  HostTensor grad(DataType::kFloat, {2, 3}, {1, 2, 3, 4, 5, 6});
-  HostTensor out(DataType::kFloat, {6});
-  const auto fold = [&](int64_t size, int64_t step) {
-    TestCall call;
-    return call.in(grad).ints({6}).integer(0).integer(size).integer(step).out(out).run(unfold_grad);
-  };
-  ASSERT_TRUE(fold(3, 2).is_ok());
-  EXPECT_EQ(out.values(), (Values{1, 2, 7, 5, 6, 0}));
-  EXPECT_EQ(fold(3, 1).code(), kParameterInvalid);
-  EXPECT_EQ(fold(3, 0).code(), kParameterInvalid);
-  EXPECT_EQ(fold(7, 1).code(), kParameterInvalid);
-}
-
 }  // namespace
 }  // namespace drydock::ops::kernels
