@@ -72,6 +72,15 @@ NO_MAX_RANK = 255
 
 
 @dataclass(frozen=True)
+class Field:
+    """One field of a vendor struct, or one member of a union."""
+
+    name: str
+    type: str  # "char[16]" for an array
+    offset: int
+
+
+@dataclass(frozen=True)
 class Gate:
     """What the vendor's table for Atlas A3 lists for one tensor of one operator."""
 
@@ -200,6 +209,41 @@ class Spec:
                     raise SpecError(f"{where}: assumed '{assumed}' is none of {', '.join(ASSUMED_VALUES)}")
                 table[row["operator"]] = KernelRow(row["kernel"], assumed, path.stem, where)
         return table
+
+    @cached_property
+    def enums(self) -> dict[str, list[tuple[str, str]]]:
+        """Vendor enumeration -> its constants with their numbers. The table may be absent."""
+        table: dict[str, list[tuple[str, str]]] = {}
+        if (self.folder / "enums.csv").is_file():
+            for _, row in self.rows("enums.csv", ("enum", "constant", "value")):
+                table.setdefault(row["enum"], []).append((row["constant"], row["value"]))
+        return table
+
+    @cached_property
+    def structs(self) -> dict[str, list[Field]]:
+        """Vendor struct -> its fields in order. The table may be absent."""
+        table: dict[str, list[Field]] = {}
+        if (self.folder / "structs.csv").is_file():
+            for _, row in self.rows("structs.csv", ("struct", "field", "type", "offset", "size_bytes")):
+                field = Field(row["field"], row["type"], int(row["offset"]))
+                table.setdefault(row["struct"], []).append(field)
+        return table
+
+    @cached_property
+    def error_numbers(self) -> dict[str, int]:
+        """Name of an error code -> its number."""
+        return {row["constant"]: int(row["number"]) for _, row in self.rows("errors.csv", ("constant", "number"))}
+
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        if not (self.folder / "operator_headers.csv").is_file():
+            return {}
+        return {row["operator"]: row["header"] for _, row in self.rows("operator_headers.csv", ("operator", "header"))}
+
+    def header_of(self, operator: str) -> str:
+        """The header in aclnnop/ that declares an operator: its name in snake case, unless a row says otherwise."""
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", operator.removeprefix("aclnn"))
+        return self._headers.get(operator, f"aclnn_{words.lower()}.h")
 
     @cached_property
     def data_type_numbers(self) -> dict[str, int]:
