@@ -7,9 +7,9 @@
 extern "C" {
 #endif
 
-aclnnStatus aclnnRotateQuantGetWorkspaceSize(const aclTensor* x, const aclTensor* rotation, const aclTensor* alpha,
-    int64_t axis, char* roundMode, int64_t scaleAlg, double dstTypeMax, bool trans, aclTensor* yOut,
-    aclTensor* scaleOut, uint64_t* workspaceSize, aclOpExecutor** executor);
+aclnnStatus aclnnRotateQuantGetWorkspaceSize(const aclTensor* x, const aclTensor* rotation,
+    const aclTensor* alphaOptional, int64_t axis, char* roundMode, int64_t scaleAlg, double dstTypeMax, bool trans,
+    aclTensor* yOut, aclTensor* scaleOut, uint64_t* workspaceSize, aclOpExecutor** executor);
 aclnnStatus aclnnRotateQuant(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
 
 #ifdef __cplusplus
