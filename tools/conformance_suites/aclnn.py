@@ -17,9 +17,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from generators.tables import Spec
+
 from conformance_suites import aclnn_reference, outcomes, virtual_npu
 from conformance_suites.outcomes import CRASH, FAIL, PASS, REFUSED, SKIPPED, TIMEOUT, Result, Results
-from generators.tables import Spec
 
 ROOT = virtual_npu.ROOT
 LIST = ROOT / "test" / "conformance" / "aclnn.csv"
@@ -59,7 +60,8 @@ def main(arguments: list[str]) -> int:
                 results[key] = future.result()
                 if sys.stderr.isatty():
                     counted = outcomes.counts(results.values())
-                    print(f"\r\033[Kaclnn: {number} of {len(waiting)}: {counted}", end="", file=sys.stderr, flush=True)
+                    at = f"{number} of {len(waiting)}"
+                    print(f"\r\033[Kaclnn: {at}: {counted}", end="", file=sys.stderr, flush=True)
         except KeyboardInterrupt:
             stopped = True
             pool.shutdown(wait=False, cancel_futures=True)
@@ -67,7 +69,9 @@ def main(arguments: list[str]) -> int:
         print("\r\033[K", end="", file=sys.stderr)
     counted = outcomes.counts(results.values())
     compared = sum(result.outcome == PASS and result.reason != STATUS_ONLY for result in results.values())
-    print(f"aclnn: {len(results)} examples in {time.monotonic() - began:.0f} s: {counted}; {compared} compared by value")
+    print(
+        f"aclnn: {len(results)} examples in {time.monotonic() - began:.0f} s: {counted}; {compared} compared by value"
+    )
     return finish(results, options.accept, stopped)
 
 

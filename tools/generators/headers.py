@@ -49,13 +49,13 @@ def _runtime_header(spec: Spec) -> str:
     # Types of all libraries: the smaller headers include this one.
     everything = entries + _exported(spec, _META_LIBRARIES) + _exported(spec, _COMMUNICATION_LIBRARIES)
     # Objects that the operators' own headers name in their signatures.
-    objects = ("aclTensor", "aclScalar", "aclIntArray", "aclFloatArray", "aclBoolArray", "aclTensorList", "aclScalarList")
+    kinds = ("Tensor", "Scalar", "IntArray", "FloatArray", "BoolArray", "TensorList", "ScalarList", "OpExecutor")
     lines = ["// Error codes."]
     lines += [f"#define {name} {number}" for name, number in spec.error_numbers.items() if name.startswith("ACL")]
     lines += [""]
     done: set[str] = set()
-    for name in [*objects, "aclOpExecutor"]:
-        _declare(spec, name, lines, done)
+    for kind in kinds:
+        _declare(spec, f"acl{kind}", lines, done)
     for entry in everything:
         for name in re.findall(r"\b[A-Za-z_]\w*\b", " ".join([entry.returns, *(p.type for p in entry.params)])):
             _declare(spec, name, lines, done)
