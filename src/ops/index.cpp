@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
+#include "ops/index_lanes.h"
 #include "ops/kernel_call.h"
 
 // Reads at given places: gather, index_select, embedding, take, and indexing by several tensors at once.
@@ -23,6 +24,19 @@ Status checked_indices(const KernelCall& call, const TensorView& index, int64_t 
   return status;
 }
 
+Status expect_indices(const KernelCall& call, const TensorView& index, int64_t size) {
+  if (!is_real_element(index.dtype) || is_floating(index.dtype)) return invalid(call, "an index must be of integers");
+  int64_t wrong = 0;
+  bool all_inside = true;
+  for_each_value<int64_t>(index, [&](int64_t value) {
+    if (value >= -size && value < size) return;
+    if (all_inside) wrong = value;
+    all_inside = false;
+  });
+  int64_t wrapped = 0;
+  return all_inside ? Status::ok() : checked_index(call, wrong, size, &wrapped);
+}
+
 Status start_from(const KernelCall& call, int output, int operand) {
   const TensorView& out = call.output(output);
   const TensorView& in = call.operand(operand);
@@ -38,23 +52,6 @@ Status expect_same_type(const KernelCall& call, const TensorView& a, const Tenso
   return invalid(call, "the element types " + std::string(name_of(a.dtype)) + " and " + std::string(name_of(b.dtype)) +
                            " must be the same");
 }
-
-namespace {
-
-template <class C>
-C combined(C old_value, C new_value, Combination combination) {
-  switch (combination) {
-    case Combination::kReplace: return new_value;
-    case Combination::kMultiply: return wrapping_multiply(old_value, new_value);
-    case Combination::kMaximum: return larger(old_value, new_value);
-    case Combination::kMinimum: return smaller(old_value, new_value);
-    case Combination::kAdd:
-    case Combination::kMean: break;
-  }
-  return wrapping_add(old_value, new_value);
-}
-
-}  // namespace
 
 void combine_elements(char* to, int64_t to_stride, DataType to_type, const char* from, int64_t from_stride,
                       DataType from_type, int64_t count, Combination combination, double alpha) {
@@ -211,20 +208,11 @@ Status gather(KernelCall& call) {
   for (int other = 0; other < self.dims.size(); ++other) {
     if (other != axis && index.dims[other] > self.dims[other]) return shapes_do_not_fit(call);
   }
-  std::vector<int64_t> indices;
-  DRYDOCK_RETURN_IF_ERROR(checked_indices(call, index, self.dims[axis], &indices));
-  Dims from_strides = strides_bytes(self);
-  const int64_t step = from_strides[axis];
-  from_strides[axis] = 0;
-  const int64_t size = bytes_of(self.dtype, 1);
-  StridedWalk walk(index.dims);
-  walk.add(out.data, strides_bytes(out));
-  walk.add(self.data, from_strides);
-  size_t at = 0;
-  walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
-    for (int64_t k = 0; k < count; ++k) {
-      copy_element(pointers[0] + k * strides[0], pointers[1] + k * strides[1] + indices[at++] * step, size);
-    }
+  DRYDOCK_RETURN_IF_ERROR(expect_indices(call, index, self.dims[axis]));
+  with_element_of(bytes_of(self.dtype, 1), [&]<class Element>() {
+    for_each_found(index, self, out, axis, [](char* const* places, char* to, int64_t stride, int64_t count) {
+      for (int64_t k = 0; k < count; ++k) std::memcpy(to + k * stride, places[k], sizeof(Element));
+    });
   });
   return Status::ok();
 }
@@ -239,12 +227,15 @@ Status take(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(checked_indices(call, call.operand(1), self.numel(), &indices));
   if (out.numel() != static_cast<int64_t>(indices.size())) return shapes_do_not_fit(call);
   const int64_t size = bytes_of(self.dtype, 1);
+  const bool is_dense = self.strides == contiguous_strides(self.dims);
   size_t at = 0;
   StridedWalk walk(out.dims);
   walk.add(out);
   walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
     for (int64_t k = 0; k < count; ++k) {
-      copy_element(pointers[0] + k * strides[0], flat_element(self, indices[at++]), size);
+      const int64_t number = indices[at++];
+      const char* element = is_dense ? self.data + number * size : flat_element(self, number);
+      copy_element(pointers[0] + k * strides[0], element, size);
     }
   });
   return Status::ok();

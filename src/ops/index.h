@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/elementwise.h"
 #include "ops/kernel_access.h"
 
 // Common to operators that read or write at places given by an index tensor.
@@ -11,6 +12,40 @@ namespace drydock::ops::kernels {
 
 /// What becomes of an element and the value that comes to it. The numbers are the vendor's reduce argument.
 enum class Combination : int64_t { kReplace = 0, kAdd = 1, kMultiply = 2, kMaximum = 3, kMinimum = 4, kMean = 5 };
+
+/// The real type of a complex element's two parts, or the type itself.
+inline DataType part_type(DataType type) {
+  switch (type) {
+    case DataType::kComplex32: return DataType::kFloat16;
+    case DataType::kComplex64: return DataType::kFloat;
+    case DataType::kComplex128: return DataType::kDouble;
+    default: return type;
+  }
+}
+
+/// Complex elements as real ones, with their two parts as one more dimension behind the others.
+inline TensorView parts_of(const TensorView& view) {
+  TensorView parts = view;
+  parts.dtype = part_type(view.dtype);
+  for (int axis = 0; axis < parts.strides.size(); ++axis) parts.strides[axis] *= 2;
+  parts.dims.push_back(2);
+  parts.strides.push_back(1);
+  return parts;
+}
+
+/// The element that comes of an element and the value that comes to it.
+template <class C>
+C combined(C old_value, C new_value, Combination combination) {
+  switch (combination) {
+    case Combination::kReplace: return new_value;
+    case Combination::kMultiply: return wrapping_multiply(old_value, new_value);
+    case Combination::kMaximum: return larger(old_value, new_value);
+    case Combination::kMinimum: return smaller(old_value, new_value);
+    case Combination::kAdd:
+    case Combination::kMean: break;
+  }
+  return wrapping_add(old_value, new_value);
+}
 
 /// All elements of an index tensor, wrapped into [0, size) and checked.
 Status checked_indices(const KernelCall& call, const TensorView& index, int64_t size, std::vector<int64_t>* indices);

@@ -1,5 +1,8 @@
+#include <type_traits>
+
 #include "ops/elementwise.h"
 #include "ops/index.h"
+#include "ops/index_lanes.h"
 #include "ops/kernel_call.h"
 
 // Writes at given places along one dimension: scatter and its reductions, index_add, index_fill, index_copy.
@@ -7,40 +10,11 @@
 namespace drydock::ops::kernels {
 namespace {
 
-/// A source that is read along with an index: a tensor at least as large, or one value for all places.
-struct Source {
-  char* data;
-  Dims strides;  // in bytes
-};
-
 Status combination_of(const KernelCall& call, int64_t number, Combination* combination) {
   if (number < 0 || number > static_cast<int64_t>(Combination::kMean)) {
     return invalid(call, "reduce must be 0 (none), 1 (add), 2 (mul), 3 (max), 4 (min) or 5 (mean)");
   }
   *combination = static_cast<Combination>(number);
-  return Status::ok();
-}
-
-/// Calls `each(element of out, element of source)` for every index, after all were checked.
-template <class Each>
-Status for_each_place(const KernelCall& call, int64_t dim, TensorView out, TensorView index, const Source& source,
-                      Each&& each) {
-  int axis = 0;
-  DRYDOCK_RETURN_IF_ERROR(wrap_dim(call, dim, out.dims.size(), &axis));
-  std::vector<int64_t> indices;
-  DRYDOCK_RETURN_IF_ERROR(checked_indices(call, index, out.dims[axis], &indices));
-  Dims to_strides = strides_bytes(out);
-  const int64_t step = to_strides[axis];
-  to_strides[axis] = 0;
-  StridedWalk walk(index.dims);
-  walk.add(out.data, to_strides);
-  walk.add(source.data, source.strides);
-  size_t at = 0;
-  walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
-    for (int64_t k = 0; k < count; ++k) {
-      each(pointers[0] + k * strides[0] + indices[at++] * step, pointers[1] + k * strides[1]);
-    }
-  });
   return Status::ok();
 }
 
@@ -63,49 +37,75 @@ Status expect_index_fits(const KernelCall& call, const TensorView& out, const Te
 
 TensorView at_least_one_dimension(const TensorView& view) { return view.dims.empty() ? unsqueeze(view, 0) : view; }
 
+/// Values of one type that come to elements of `out`: those of `source` along the index.
+template <class C>
+void combine_found(const TensorView& index, const TensorView& out, const TensorView& source, int axis,
+                   Combination combination, bool include_self) {
+  const Accumulation<C> results(out);
+  // How many values came to each element, where that matters.
+  const bool counts = !include_self || combination == Combination::kMean;
+  std::vector<int32_t> arrivals(counts ? static_cast<size_t>(out.numel()) : 0);
+  const Loader<C> load = loader_of<C>(source.dtype);
+  C* const first = results.data();
+  for_each_found(index, results.view(), source, axis,
+                 [&](char* const* places, const char* from, int64_t stride, int64_t count) {
+                   C buffer[kChunk];
+                   const C* values = load(from, stride, count, buffer);
+                   for (int64_t k = 0; k < count; ++k) {
+                     C* const to = reinterpret_cast<C*>(places[k]);
+                     const bool replaces = counts && arrivals[static_cast<size_t>(to - first)]++ == 0 && !include_self;
+                     *to = replaces ? values[k] : combined(*to, values[k], combination);
+                   }
+                 });
+  if (combination == Combination::kMean) {
+    for (size_t k = 0; k < arrivals.size(); ++k) {
+      const int64_t terms = arrivals[k] == 0 ? 1 : arrivals[k] + (include_self ? 1 : 0);
+      first[k] =
+          std::is_integral_v<C> ? floor_quotient(first[k], static_cast<C>(terms)) : first[k] / static_cast<C>(terms);
+    }
+  }
+  results.write_back();
+}
+
 /// Operands 0 and 1 are self and index; output 0 starts as self. Without `include_self`, the first value that comes to
-/// a place replaces what is there.
+/// a place replaces what is there. `source` may be a single value.
 Status scatter_into(KernelCall& call, const TensorView& source, bool source_is_value, Combination combination,
                     bool include_self) {
   DRYDOCK_RETURN_IF_ERROR(start_from(call, 0, 0));
   const int64_t dim = call.integer(0);
-  const TensorView out = at_least_one_dimension(call.output(0));
-  const TensorView index = at_least_one_dimension(call.operand(1));
-  const TensorView wide_source = at_least_one_dimension(source);
-  DRYDOCK_RETURN_IF_ERROR(expect_index_fits(call, out, index, source_is_value ? nullptr : &wide_source, dim));
+  TensorView out = at_least_one_dimension(call.output(0));
+  TensorView index = at_least_one_dimension(call.operand(1));
+  TensorView from = at_least_one_dimension(source);
+  DRYDOCK_RETURN_IF_ERROR(expect_index_fits(call, out, index, source_is_value ? nullptr : &from, dim));
   if (index.numel() == 0) return Status::ok();
-  Source from{source.data, strides_bytes(wide_source)};
+  int axis = 0;
+  DRYDOCK_RETURN_IF_ERROR(wrap_dim(call, dim, out.dims.size(), &axis));
+  DRYDOCK_RETURN_IF_ERROR(expect_indices(call, index, out.dims[axis]));
+  from.dims = index.dims;
   if (source_is_value) {
     from.strides.clear();
     while (from.strides.size() < index.dims.size()) from.strides.push_back(0);
   }
-  const DataType dtype = out.dtype;
   if (combination == Combination::kReplace) {
-    const int64_t size = bytes_of(dtype, 1);
-    return for_each_place(call, dim, out, index, from,
-                          [&](char* to, const char* value) { copy_element(to, value, size); });
+    with_element_of(bytes_of(out.dtype, 1), [&]<class Element>() {
+      for_each_found(index, out, from, axis, [](char* const* places, const char* value, int64_t stride, int64_t count) {
+        for (int64_t k = 0; k < count; ++k) std::memcpy(places[k], value + k * stride, sizeof(Element));
+      });
+    });
+    return Status::ok();
   }
-  if (!is_real_element(dtype)) return not_computed(call, "a reduction of this element type is not computed");
-  // How many values came to each place, as a tensor of the output's shape.
-  std::vector<int64_t> arrivals(static_cast<size_t>(out.numel()));
-  const TensorView counts = contiguous_view(arrivals.data(), DataType::kInt64, out.dims);
-  std::vector<int64_t> order;  // the arrival counter of each index, in the order of the walk
-  order.reserve(static_cast<size_t>(index.numel()));
-  DRYDOCK_RETURN_IF_ERROR(for_each_place(call, dim, counts, index, from, [&](char* counter, const char*) {
-    order.push_back(reinterpret_cast<int64_t*>(counter) - arrivals.data());
-  }));
-  size_t at = 0;
-  DRYDOCK_RETURN_IF_ERROR(for_each_place(call, dim, out, index, from, [&](char* to, const char* value) {
-    int64_t& arrived = arrivals[static_cast<size_t>(order[at++])];
-    combine_elements(to, 0, dtype, value, 0, dtype, 1,
-                     arrived == 0 && !include_self ? Combination::kReplace : combination);
-    ++arrived;
-  }));
-  if (combination != Combination::kMean) return Status::ok();
-  for (int64_t& arrived : arrivals) arrived = std::max<int64_t>(1, arrived + (include_self && arrived > 0 ? 1 : 0));
-  return apply<2>(
-      call, out, {Operand{&out, false}, Operand{&counts, false}}, Domain::kAny,
-      []<class C>(C total, C count) { return std::is_integral_v<C> ? floor_quotient(total, count) : total / count; });
+  if (combination == Combination::kAdd && part_type(out.dtype) != out.dtype) {
+    // The parts of complex numbers are added on their own, both found by the same index.
+    out = parts_of(out);
+    from = parts_of(from);
+    index.dims.push_back(2);
+    index.strides.push_back(0);
+  }
+  if (!is_real_element(out.dtype)) return not_computed(call, "a reduction of this element type is not computed");
+  return with_compute_type(compute_type_of(out.dtype), [&]<class C>() {
+    combine_found<C>(index, out, from, axis, combination, include_self);
+    return Status::ok();
+  });
 }
 
 Status scatter_tensor(KernelCall& call, Combination combination, bool include_self) {
@@ -188,20 +188,28 @@ Status index_add(KernelCall& call) {
   }
   const double alpha = scalar_or(call, 3, 1.0);
   const TensorView out = at_least_one_dimension(call.output(0));
-  const TensorView to = select(out, axis, 0);
   TensorView from;
-  if (!broadcast_view(select(source, axis, 0), to.dims, &from)) return shapes_do_not_fit(call);
-  SlicePair slices(to.dims, strides_bytes(to), strides_bytes(from));
-  const int64_t to_step = strides_bytes(out)[axis];
-  const int64_t from_step = strides_bytes(source)[axis];
-  for (size_t k = 0; k < indices.size(); ++k) {
-    slices.at(to.data + indices[k] * to_step, from.data + static_cast<int64_t>(k) * from_step,
-              [&](char* target, int64_t target_stride, char* value, int64_t value_stride, int64_t count) {
-                combine_elements(target, target_stride, out.dtype, value, value_stride, source.dtype, count,
-                                 Combination::kAdd, alpha);
-              });
-  }
-  return Status::ok();
+  Dims wide = out.dims;
+  wide[axis] = source.dims[axis];
+  if (!broadcast_view(source, wide, &from)) return shapes_do_not_fit(call);
+  if (from.numel() == 0) return Status::ok();
+  return with_compute_type(compute_type_of(out.dtype), [&]<class C>() {
+    const Accumulation<C> sums(out);
+    const TensorView to = select(sums.view(), axis, 0);
+    const TensorView first = select(from, axis, 0);
+    SlicePair slices(to.dims, strides_bytes(to), strides_bytes(first));
+    const int64_t to_step = strides_bytes(sums.view())[axis];
+    const int64_t from_step = strides_bytes(from)[axis];
+    for (size_t k = 0; k < indices.size(); ++k) {
+      slices.at(to.data + indices[k] * to_step, first.data + static_cast<int64_t>(k) * from_step,
+                [&](char* target, int64_t target_stride, char* value, int64_t value_stride, int64_t count) {
+                  combine_elements(target, target_stride, to.dtype, value, value_stride, from.dtype, count,
+                                   Combination::kAdd, alpha);
+                });
+    }
+    sums.write_back();
+    return Status::ok();
+  });
 }
 
 Status index_fill(KernelCall& call) {

@@ -182,19 +182,28 @@ Status index_put(KernelCall& call) {
 
 /// Operands: self, index, source; indices count self's elements as if it were flat.
 Status put(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 3, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_defined(call, 3, 1));
   const TensorView& self = call.output(0);
   const TensorView& source = call.operand(2);
   DRYDOCK_RETURN_IF_ERROR(expect_same_type(call, self, source));
+  const bool accumulates = call.boolean(0);
+  const DataType part = part_type(self.dtype);
+  if (accumulates && !is_real_element(part)) return not_computed(call, "this element type is not added");
   std::vector<int64_t> indices;
   DRYDOCK_RETURN_IF_ERROR(checked_indices(call, call.operand(1), self.numel(), &indices));
   if (source.numel() != static_cast<int64_t>(indices.size())) {
     return invalid(call, "index and source must have as many elements");
   }
-  const Combination combination = call.boolean(0) ? Combination::kAdd : Combination::kReplace;
+  const int64_t size = bytes_of(self.dtype, 1);
+  const int64_t part_size = bytes_of(part, 1);
   for (size_t k = 0; k < indices.size(); ++k) {
-    combine_elements(flat_element(self, indices[k]), 0, self.dtype, flat_element(source, static_cast<int64_t>(k)), 0,
-                     self.dtype, 1, combination);
+    char* const to = flat_element(self, indices[k]);
+    const char* const from = flat_element(source, static_cast<int64_t>(k));
+    if (accumulates) {
+      combine_elements(to, part_size, part, from, part_size, part, size / part_size, Combination::kAdd);
+    } else {
+      copy_element(to, from, size);
+    }
   }
   return Status::ok();
 }

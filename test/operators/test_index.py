@@ -122,3 +122,34 @@ def test_writes_at_coordinates():
     expected[coordinates[:, 0], coordinates[:, 1]] = updates
     result = torch_npu.npu_scatter_nd_update(table.npu(), coordinates.npu(), updates.npu())
     torch.testing.assert_close(result.cpu(), expected)
+
+
+def test_complex_numbers(check):
+    table = torch.randn(3, 4, dtype=torch.complex64)
+    index = torch.tensor([[0, 2, 2], [1, 1, 3]])
+    check(lambda a, i, s: a.clone().scatter_add_(1, i, s), table, index, torch.randn(2, 3, dtype=torch.complex64))
+    check(lambda a, i, s: a.clone().scatter_(1, i, s), table, index[:, :2], torch.randn(2, 3, dtype=torch.complex64))
+    check(lambda a, i, s: a.clone().put_(i, s, accumulate=True), table, index, torch.randn(2, 3, dtype=torch.complex64))
+    check(lambda a, i, s: a.clone().put_(i, s), table, index[0, :2], torch.randn(2, dtype=torch.complex64))
+
+
+def test_large_indices(check):
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(0, 100, (70, 900), generator=generator)
+    table = torch.randn(70, 100, generator=generator)
+    source = torch.randn(70, 900, generator=generator)
+    check(torch.gather, table, 1, index)
+    check(torch.scatter_add, table, 1, index, source, rtol=1e-4, atol=1e-4)
+    check(torch.gather, table.t(), 0, index.t())
+    check(torch.scatter_add, table.t(), 0, index.t(), source.t(), rtol=1e-4, atol=1e-4)
+    order = torch.argsort(source[:, :100], dim=1)
+    check(lambda a, i, s: a.clone().scatter_(1, i, s), table, order, source)
+
+
+def test_sums_of_many_terms_in_half_precision(check):
+    def wide(table, index, source):
+        return torch.scatter_add(table.float(), 0, index, source.float()).to(table.dtype)
+
+    for dtype in (torch.float16, torch.bfloat16):
+        table, source = torch.zeros(4, dtype=dtype), torch.rand(400).to(dtype)
+        check(torch.scatter_add, table, 0, torch.arange(400) % 4, source, reference=wide)

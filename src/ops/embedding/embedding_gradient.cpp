@@ -59,24 +59,25 @@ Status embedding_dense_backward(KernelCall& call) {
     sources[static_cast<size_t>(next[static_cast<size_t>(chosen[k])]++)] = static_cast<int64_t>(k);
   }
   const bool scales = call.boolean(0);
-  const Rows to(out, 1);
+  const Planes to(out, 1);
   const int64_t width = out.dims[1];
   return with_floating_type(compute_type_of(grad.dtype), [&]<class C>() {
     base::parallel_for(count, plane_grain(width), [&](int64_t begin, int64_t end) {
-      const auto sum = scratch<C>(width);
+      const auto own_sum = scratch<C>(width);
       const auto buffer = scratch<C>(width);
       for (int64_t row = begin; row < end; ++row) {
-        std::fill_n(sum.get(), width, C{0});
+        C* const sum = to.target<C>(row, own_sum.get());
+        std::fill_n(sum, width, C{0});
         const int64_t last = first[static_cast<size_t>(row) + 1];
         const int64_t start = first[static_cast<size_t>(row)];
         for (int64_t k = start; k < last; ++k) {
           const C* values = grads.read<C>(sources[static_cast<size_t>(k)], buffer.get());
-          for (int64_t x = 0; x < width; ++x) sum[static_cast<size_t>(x)] += values[x];
+          for (int64_t x = 0; x < width; ++x) sum[x] += values[x];
         }
         if (scales && last > start) {
-          for (int64_t x = 0; x < width; ++x) sum[static_cast<size_t>(x)] /= static_cast<C>(last - start);
+          for (int64_t x = 0; x < width; ++x) sum[x] /= static_cast<C>(last - start);
         }
-        to.write<C>(row, sum.get());
+        to.write_back<C>(row, sum);
       }
     });
     return Status::ok();

@@ -161,22 +161,16 @@ Status backward_by_indices(KernelCall& call, int rank) {
                            [&](int64_t plane, int64_t* buffer) { return planes.read<int64_t>(plane, buffer); });
 }
 
-/// The mask of a plane: one row for each element of a window, in it one bit for each output, 8 to a byte.
-struct MaskLayout {
-  int64_t rows = 0;
-  int64_t row_bytes = 0;
-  int64_t bytes() const { return rows * row_bytes; }
-};
-
-Status mask_of(const KernelCall& call, const TensorView& mask, const TensorView& out, const Windows& windows,
-               MaskLayout* layout) {
+// The mask of a plane: one row of bytes for each element of a window, in it one bit for each output.
+Status expect_mask(const KernelCall& call, const TensorView& mask, const TensorView& out, const Windows& windows) {
   DRYDOCK_RETURN_IF_ERROR(expect_planes(call, 2, {&out, &mask}));
   const Extent extent = Planes(mask, 2).extent();
-  layout->rows = windows[1].kernel * windows[2].kernel;
-  layout->row_bytes = extent[2];
-  if (is_floating(mask.dtype) || extent[1] != layout->rows ||
+  if (bytes_of(mask.dtype, 1) != 1 || !(mask.strides == contiguous_strides(mask.dims)) ||
+      extent[1] != windows[1].kernel * windows[2].kernel ||
       extent[2] < (windows[1].outputs * windows[2].outputs + 7) / 8) {
-    return invalid(call, "the mask must have a row for each element of a window and a bit for each output");
+    return invalid(call,
+                   "the mask must be contiguous bytes, a row for each element of a window with a bit for each "
+                   "output");
   }
   return Status::ok();
 }
@@ -198,23 +192,24 @@ Status max_pool2d_with_mask(KernelCall& call) {
   const Planes to(out, 2);
   Windows windows;
   DRYDOCK_RETURN_IF_ERROR(windows_of(call, 2, from.extent(), to.extent(), true, call.boolean(0), &windows));
-  MaskLayout layout;
-  DRYDOCK_RETURN_IF_ERROR(mask_of(call, call.output(1), out, windows, &layout));
+  DRYDOCK_RETURN_IF_ERROR(expect_mask(call, call.output(1), out, windows));
   if (out.numel() == 0) return Status::ok();
   const Planes masks(call.output(1), 2);
+  const int64_t row_bytes = masks.extent()[2];
   const int64_t width = from.extent()[2];
-  const int64_t out_width = to.extent()[2];
   return with_floating_type(compute_type_of(self.dtype), [&]<class C>() {
     const PlaneRanges ranges{ranges_of(windows[0]), ranges_of(windows[1]), ranges_of(windows[2])};
     max_pool_planes<C>(from, to, ranges, [&](int64_t plane, const int64_t* places) {
-      const auto bytes = scratch<int64_t>(layout.bytes());
-      std::fill_n(bytes.get(), layout.bytes(), int64_t{0});
-      for (int64_t k = 0; k < to.length(); ++k) {
-        const int64_t row = (places[k] / width - windows[1].start(k / out_width)) / windows[1].dilation;
-        const int64_t column = (places[k] % width - windows[2].start(k % out_width)) / windows[2].dilation;
-        bytes[static_cast<size_t>((row * windows[2].kernel + column) * layout.row_bytes + k / 8)] |= 1 << (k % 8);
+      char* const bytes = masks.start_of(plane);
+      std::fill_n(bytes, masks.length(), char{0});
+      int64_t output = 0;
+      for (int64_t y = 0; y < windows[1].outputs; ++y) {
+        for (int64_t x = 0; x < windows[2].outputs; ++x, ++output) {
+          const int64_t row = (places[output] / width - windows[1].start(y)) / windows[1].dilation;
+          const int64_t column = (places[output] % width - windows[2].start(x)) / windows[2].dilation;
+          bytes[(row * windows[2].kernel + column) * row_bytes + output / 8] |= static_cast<char>(1 << (output % 8));
+        }
       }
-      masks.write<int64_t>(plane, bytes.get());
     });
     return Status::ok();
   });
@@ -224,24 +219,26 @@ Status max_pool2d_with_mask_backward(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect_max_pool_backward(call, 2));
   const TensorView& grad = call.operand(0);
   const Extent extent = Planes(call.output(0), 2).extent();
-  const Extent windows_extent = Planes(grad, 2).extent();
+  const Extent outputs = Planes(grad, 2).extent();
   Windows windows;
-  DRYDOCK_RETURN_IF_ERROR(windows_of(call, 2, extent, windows_extent, true, call.boolean(0), &windows));
-  MaskLayout layout;
-  DRYDOCK_RETURN_IF_ERROR(mask_of(call, call.operand(2), grad, windows, &layout));
+  DRYDOCK_RETURN_IF_ERROR(windows_of(call, 2, extent, outputs, true, call.boolean(0), &windows));
+  DRYDOCK_RETURN_IF_ERROR(expect_mask(call, call.operand(2), grad, windows));
   const Planes masks(call.operand(2), 2);
-  const int64_t outputs = windows_extent[1] * windows_extent[2];
+  const int64_t count = volume(outputs);
   return scatter_gradients(call, 2, [&](int64_t plane, int64_t* places) {
-    const auto bytes = scratch<int64_t>(layout.bytes());
-    const int64_t* mask = masks.read<int64_t>(plane, bytes.get());
-    std::fill_n(places, outputs, int64_t{-1});
-    for (int64_t row = 0; row < layout.rows; ++row) {
-      for (int64_t k = 0; k < outputs; ++k) {
-        if ((mask[row * layout.row_bytes + k / 8] >> (k % 8) & 1) == 0) continue;
-        const int64_t y = windows[1].start(k / windows_extent[2]) + row / windows[2].kernel * windows[1].dilation;
-        const int64_t x = windows[2].start(k % windows_extent[2]) + row % windows[2].kernel * windows[2].dilation;
-        const bool inside = y >= 0 && y < extent[1] && x >= 0 && x < extent[2];
-        places[k] = inside ? y * extent[2] + x : -1;
+    std::fill_n(places, count, int64_t{-1});
+    const char* row_of_bits = masks.start_of(plane);
+    for (int64_t row = 0; row < masks.extent()[1]; ++row, row_of_bits += masks.extent()[2]) {
+      for (int64_t byte = 0; byte * 8 < count; ++byte) {
+        const auto bits = static_cast<unsigned char>(row_of_bits[byte]);
+        if (bits == 0) continue;
+        for (int64_t output = byte * 8; output < std::min(count, byte * 8 + 8); ++output) {
+          if ((bits >> (output % 8) & 1) == 0) continue;
+          const int64_t y = windows[1].start(output / outputs[2]) + row / windows[2].kernel * windows[1].dilation;
+          const int64_t x = windows[2].start(output % outputs[2]) + row % windows[2].kernel * windows[2].dilation;
+          const bool inside = y >= 0 && y < extent[1] && x >= 0 && x < extent[2];
+          places[output] = inside ? y * extent[2] + x : -1;
+        }
       }
     }
     return static_cast<const int64_t*>(places);
