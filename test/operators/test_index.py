@@ -147,8 +147,8 @@ def test_large_indices(check):
 
 
 def test_sums_of_many_terms_in_half_precision(check):
-    def wide(table, index, source):
-        return torch.scatter_add(table.float(), 0, index, source.float()).to(table.dtype)
+    def wide(table, dim, index, source):
+        return torch.scatter_add(table.float(), dim, index, source.float()).to(table.dtype)
 
     for dtype in (torch.float16, torch.bfloat16):
         table, source = torch.zeros(4, dtype=dtype), torch.rand(400).to(dtype)
