@@ -205,7 +205,8 @@ def test_a_suite_outlives_the_crash_of_a_test(tmp_path):
         "    def test_c(self): self.assertEqual(1, 2)\n"
         "    def test_d(self): self.skipTest('not here')\n"
     )
-    results = suite.File(tmp_path, "test_three.py", suite.processes.Limits(60, 600, 8 << 30)).run()
+    with suite.Server(suite.processes.Limits(60, 600, 8 << 30)) as server:
+        results = suite.File(tmp_path, "test_three.py", server).run()
     assert {name: result.outcome for name, result in results.items()} == {
         "Three::test_a": "PASS",
         "Three::test_b": "CRASH",

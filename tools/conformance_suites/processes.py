@@ -74,6 +74,15 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
 def kill_group(pid: int) -> None:
     """End a process that leads its group, and all it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

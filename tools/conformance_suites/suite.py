@@ -7,13 +7,13 @@ begins and ends, so a crash or a timeout costs that test only: the file is start
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from conformance_suites import outcomes, processes, traces, virtual_npu
 from conformance_suites.outcomes import CRASH, FAIL, FALLBACK, PASS, TIMEOUT, Result, Results
@@ -117,84 +117,115 @@ def find_files(checkout: Path, wanted: list[str]) -> list[str]:
     return found
 
 
-class File:
-    """One test file, run until each of its tests has an outcome."""
+class Server:
+    """The process whose forks run the files, and where they leave what they have to say."""
 
-    def __init__(self, checkout: Path, file: str, limits: processes.Limits) -> None:
-        self.checkout = checkout
-        self.file = file
+    def __init__(self, limits: processes.Limits) -> None:
         self.limits = limits
+        BUILD.mkdir(parents=True, exist_ok=True)
         self.events = BUILD / f"suite-{os.getpid()}.jsonl"
         self.log = BUILD / f"suite-{os.getpid()}.log"
         self.run_folder = BUILD / f"suite-run-{os.getpid()}"
-        self.results: Results | dict[str, Result] = {}
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Server:
+        self.process = subprocess.Popen(
+            [virtual_npu.python(), "-m", "conformance_suites.suite_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=virtual_npu.environment(self.run_folder, threads=os.cpu_count() or 1),
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+        self.events.unlink(missing_ok=True)
+        self.log.unlink(missing_ok=True)
+        virtual_npu.remove(self.run_folder)
+
+    def start(self, request: dict[str, Any]) -> int:
+        """Have a file run; the process that does."""
+        assert self.process is not None and self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer says why
+        return int(self._answer()["pid"])
+
+    def status(self) -> int:
+        """Wait for the end of the process; its wait status."""
+        return int(self._answer()["status"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process is not None and self.process.stdout is not None and self.process.stderr is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise virtual_npu.Missing(f"the server of the suite ended:\n{self.process.stderr.read()[-2000:]}")
+        return json.loads(line)
+
+
+class File:
+    """One test file, run until each of its tests has an outcome."""
+
+    def __init__(self, checkout: Path, file: str, server: Server) -> None:
+        self.checkout = checkout
+        self.file = file
+        self.server = server
 
     def run(self) -> dict[str, Result]:
-        BUILD.mkdir(parents=True, exist_ok=True)
         results: dict[str, Result] = {}
-        try:
-            while True:
-                again = self._run_once(results)
-                if not again:
-                    return results
-        finally:
-            self.events.unlink(missing_ok=True)
-            self.log.unlink(missing_ok=True)
-            virtual_npu.remove(self.run_folder)
+        while self._run_once(results):
+            pass
+        return results
 
     def _run_once(self, results: dict[str, Result]) -> bool:
         """Run the tests that have no outcome; true if some may be left."""
-        self.events.write_text("")
-        environment = virtual_npu.environment(self.run_folder, threads=os.cpu_count() or 1)
+        server = self.server
+        server.events.write_text("")
         paths = [str(self.checkout), str((self.checkout / self.file).parent), str(self.checkout / "test")]
-        environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], *paths])
-        environment["CONFORMANCE_EVENTS"] = str(self.events)
-        environment["CONFORMANCE_DONE"] = json.dumps(sorted(results))
-        command = [
-            virtual_npu.python(),
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "conformance_suites.events",
-        ]
-        command += ["--rootdir", str(self.checkout), "-c", os.devnull, "--continue-on-collection-errors", self.file]
-        with self.log.open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=self.checkout,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        excess, at, done = self._watch(process)
-        new = [test for test, _ in done]
-        evidence = self._evidence(process.pid)
+        arguments = ["-q", "-p", "no:cacheprovider", "-p", "conformance_suites.events", "--rootdir", str(self.checkout)]
+        arguments += ["-c", os.devnull, "--continue-on-collection-errors", self.file]
+        pid = server.start(
+            {
+                "folder": str(self.checkout),
+                "paths": paths,
+                "log": str(server.log),
+                "environment": {
+                    "CONFORMANCE_EVENTS": str(server.events),
+                    "CONFORMANCE_DONE": json.dumps(sorted(results)),
+                },
+                "arguments": arguments,
+            }
+        )
+        excess, at, done = self._watch(pid)
+        status = server.status()
+        evidence = self._evidence(pid)
         for number, (test, result) in enumerate(done):
             seen = evidence[number] if number < len(evidence) else traces.Evidence()
             results[test] = weighed(result, seen)
         if at:
             outcome = TIMEOUT if excess and "memory" not in excess else CRASH
-            results[at] = Result(outcome, excess or ended(process.returncode))
+            results[at] = Result(outcome, excess or processes.describe_end(status))
             return True
-        if not new and not results:
-            results["(the file)"] = Result(FAIL, self._last_words())
+        if not done and not results:
+            results["(the file)"] = Result(FAIL, self._last_words(excess or processes.describe_end(status)))
         return False
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> tuple[str, str, list[tuple[str, Result]]]:
+    def _watch(self, pid: int) -> tuple[str, str, list[tuple[str, Result]]]:
         """Wait for the process; the limit it exceeded, the test it was at, the tests it ended."""
-        watch = processes.Watch(process.pid, self.limits)
+        watch = processes.Watch(pid, self.server.limits)
         excess, at = "", ""
         done: list[tuple[str, Result]] = []
-        with self.events.open(encoding="utf-8") as events:
-            rest = ""
+        rest = ""
+        with self.server.events.open(encoding="utf-8") as events:
             try:
                 while True:
-                    running = process.poll() is None
+                    running = processes.is_running(pid)
                     rest += events.read()
                     *lines, rest = rest.split("\n")
                     for line in lines:
@@ -209,29 +240,23 @@ class File:
                         return excess, at, done
                     excess = excess or watch.excess()
                     if excess:
-                        processes.kill_group(process.pid)
+                        processes.kill_group(pid)
                     time.sleep(_POLL_S)
             finally:
-                processes.kill_group(process.pid)
-                with contextlib.suppress(OSError):
-                    process.wait(10)
+                processes.kill_group(pid)
 
     def _evidence(self, pid: int) -> list[traces.Evidence]:
-        trace = next((self.run_folder / "traces").glob(f"{pid}-*.ddtrace"), None)
+        trace = next((self.server.run_folder / "traces").glob(f"{pid}-*.ddtrace"), None)
         if trace is None:
             return []
         command = traces.filter_command(virtual_npu.drydock(), trace)
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        trace.unlink(missing_ok=True)
         return traces.read_evidence(done.stdout)
 
-    def _last_words(self) -> str:
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.startswith("E ")]
-        return " ".join(lines[-1:]).removeprefix("E").strip()[:200] or "no test was collected"
-
-
-def ended(code: int) -> str:
-    """How a process ended, from subprocess's return code."""
-    return processes.describe_end(-code if code < 0 else code << 8)
+    def _last_words(self, end: str) -> str:
+        lines = [line for line in self.server.log.read_text(errors="replace").splitlines() if line.startswith("E ")]
+        return " ".join(lines[-1:]).removeprefix("E").strip()[:200] or f"no test was collected ({end})"
 
 
 def weighed(result: Result, seen: traces.Evidence) -> Result:
