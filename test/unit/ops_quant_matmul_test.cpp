@@ -103,6 +103,30 @@ TEST(QuantMatmul, WeightsAreDequantisedByGroups) {
   EXPECT_EQ(run(1).code(), kParameterInvalid);  // four groups, two rows of scales
 }
 
+TEST(QuantConvolution, SumsAreScaledAndBiasedByChannel) {
+  HostTensor image(DataType::kInt8, {1, 1, 1, 2, 3}, {1, 2, 3, 4, 5, 6});
+  HostTensor filters(DataType::kInt8, {2, 1, 1, 2, 2}, {1, 1, 1, 1, -1, 0, 0, 0});
+  HostTensor bias(DataType::kFloat, {2}, {0, 100});
+  HostTensor scale(DataType::kFloat, {2}, {0.5, 10});
+  HostTensor out(DataType::kFloat16, {1, 2, 1, 1, 2});
+  const auto run = [&](std::vector<int64_t> padding) {
+    TestCall call;
+    call.in(image).in(filters).in(bias).in(scale).absent().ints({1, 1, 1}).ints(std::move(padding)).ints({1, 1, 1});
+    call.boolean(false).ints({}).integer(1).integer(0).text(nullptr).out(out);
+    return call.run(quant_convolution);
+  };
+  ASSERT_TRUE(run({0, 0, 0}).is_ok());
+  EXPECT_EQ(out.values(), (Values{6, 8, 90, 80}));
+  EXPECT_EQ(run({0, 0, 1}).code(), kParameterInvalid);
+  EXPECT_EQ(run({0, 0}).code(), kParameterInvalid);
+  HostTensor padded(DataType::kFloat16, {1, 2, 1, 1, 4});
+  TestCall call;
+  call.in(image).in(filters).in(bias).in(scale).absent().ints({1, 1, 1}).ints({0, 0, 1}).ints({1, 1, 1});
+  call.boolean(false).ints({}).integer(1).integer(0).text(nullptr).out(padded);
+  ASSERT_TRUE(call.run(quant_convolution).is_ok());
+  EXPECT_EQ(padded.values(), (Values{2.5, 6, 8, 4.5, 100, 90, 80, 70}));
+}
+
 struct Groups {
   HostTensor x{DataType::kInt8, {3, 2}, {1, 2, 3, 4, 5, 6}};
   HostTensor weight{DataType::kInt8, {2, 2, 1}, {1, 1, 10, 10}};

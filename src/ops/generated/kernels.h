@@ -518,6 +518,7 @@ Status flat_quant(KernelCall& call);
 Status fused_quant_matmul(KernelCall& call);
 Status gelu_quant(KernelCall& call);
 Status group_quant(KernelCall& call);
+Status quant_convolution(KernelCall& call);
 Status quant_matmul(KernelCall& call);
 Status quant_scatter(KernelCall& call);
 Status quantize(KernelCall& call);
