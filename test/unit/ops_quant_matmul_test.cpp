@@ -26,13 +26,13 @@ Status run_v5(HostTensor& x1, HostTensor& x2, HostTensor* row_scale, HostTensor*
 }
 
 TEST(QuantMatmul, SumsOfDeepProductsAreExact) {
-  const int64_t depth = 3000;
+  const int64_t depth = 3001;  // an odd sum of more than 2^24, which fp32 cannot hold
   HostTensor x(DataType::kInt8, {1, depth}, Values(depth, 127));
-  HostTensor weight(DataType::kInt8, {depth, 1}, Values(depth, -128));
+  HostTensor weight(DataType::kInt8, {depth, 1}, Values(depth, 127));
   HostTensor out(DataType::kInt32, {1, 1});
-  HostTensor bias(DataType::kInt32, {1}, {7});
+  HostTensor bias(DataType::kInt32, {1}, {8});
   ASSERT_TRUE(run_v5(x, weight, nullptr, nullptr, nullptr, nullptr, &bias, 0, out).is_ok());
-  EXPECT_EQ(out.values(), Values{-127.0 * 128 * depth + 7});
+  EXPECT_EQ(out.values(), Values{127.0 * 127 * depth + 8});
 }
 
 TEST(QuantMatmul, IntegerBiasComesBeforeTheScaleFloatingBiasBehindIt) {
