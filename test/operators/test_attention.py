@@ -75,6 +75,7 @@ def test_scaled_dot_product_attention_without_grad_and_strided(check):
     query, key, value = (torch.randn(2, 70, 4, 32).transpose(1, 2) for _ in range(3))
     check(scaled_dot_product_attention, query, key, value)
     check(scaled_dot_product_attention, query[:, :, ::3], key[..., ::2].repeat(1, 1, 1, 2), value.half().float())
+    check(scaled_dot_product_attention, query, key, value, attn_mask=torch.randn(70, 70), rtol=1e-4, atol=1e-5)
 
 
 def test_rows_that_see_nothing_are_zero(check):
@@ -247,6 +248,49 @@ def test_statistics_of_the_softmax():
     _, largest, *_ = torch_npu.npu_fusion_attention(*moved, 3, "TND", softmax_layout="TND", **options)
     expected = torch.cat([score.amax(3)[0].transpose(0, 1) for score in scores])
     torch.testing.assert_close(largest.cpu()[..., 0], expected)
+
+
+def test_dropout_keeps_its_share_and_its_mask():
+    query, key = torch.zeros(1, 2, 200, 16), torch.zeros(1, 2, 160, 16)
+    value = torch.eye(160).expand(1, 2, -1, -1).contiguous()
+    moved = [tensor.npu().requires_grad_() for tensor in (query, key, value)]
+    torch.manual_seed(7)
+    result = torch_npu.npu_fusion_attention(*moved, 2, "BNSD", keep_prob=0.75)[0]
+    weights = result.detach().cpu() * 160  # 0 or 1 / 0.75
+    kept = weights > 0
+    torch.testing.assert_close(weights[kept], torch.full_like(weights[kept], 1 / 0.75))
+    assert abs(kept.float().mean() - 0.75) < 0.01
+    gradient = torch.randn(1, 2, 200, 160)
+    result.backward(gradient.npu())
+    expected = (kept / 0.75 / 160).transpose(2, 3) @ gradient
+    torch.testing.assert_close(moved[2].grad.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_gradients():
+    tensors = inputs(2, 4, 2, 33, 45, 16, torch.float32)
+    # The mask is the one that values of unit vectors show.
+    torch.manual_seed(3)
+    unit = torch.eye(45).expand(2, 2, -1, -1).contiguous().npu()
+    zero = [torch.zeros_like(tensor).npu() for tensor in tensors[:2]]
+    shown = torch_npu.npu_fusion_attention(*zero, unit, 4, "BNSD", keep_prob=0.5)[0].cpu()
+    keep = (shown > 0).float() / 0.5
+    torch.manual_seed(3)
+    moved = [tensor.detach().npu().requires_grad_() for tensor in tensors]
+    result = torch_npu.npu_fusion_attention(*moved, 4, "BNSD", scale=0.25, keep_prob=0.5)[0]
+    expected = attention(*tensors, scale=0.25, keep=keep)
+    torch.testing.assert_close(result.detach().cpu(), expected.detach(), rtol=1e-4, atol=1e-5)
+    seed = torch.randn_like(expected)
+    result.backward(seed.npu())
+    expected.backward(seed)
+    for one, other in zip(moved, tensors, strict=True):
+        torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-4, atol=2e-5)
+
+
+def test_scaled_dot_product_attention_with_dropout_keeps_the_mean():
+    query, key, value = (torch.ones(1, 4, 128, 32).npu() for _ in range(3))
+    result = scaled_dot_product_attention(query, key, value, dropout_p=0.25)
+    assert abs(result.mean().item() - 1) < 0.02
+    assert result.std().item() > 0
 
 
 def test_wrong_sizes_are_refused():

@@ -37,11 +37,20 @@ Status threshold_backward(KernelCall& call);
 
 // spec/kernels/attention.csv
 Status attention_update(KernelCall& call);
+Status chunk_gated_delta_rule(KernelCall& call);
 Status flash_attention(KernelCall& call);
 Status flash_attention_grad(KernelCall& call);
+Status floyd_attention(KernelCall& call);
+Status floyd_attention_grad(KernelCall& call);
 Status infer_attention(KernelCall& call);
+Status lightning_indexer(KernelCall& call);
 Status masked_softmax_with_position_bias(KernelCall& call);
+Status nsa_compress(KernelCall& call);
+Status nsa_compress_grad(KernelCall& call);
+Status recurrent_gated_delta_rule(KernelCall& call);
 Status ring_attention_update(KernelCall& call);
+Status sparse_flash_attention(KernelCall& call);
+Status sparse_flash_attention_grad(KernelCall& call);
 
 // spec/kernels/convolution.csv
 Status convolution(KernelCall& call);
