@@ -171,7 +171,7 @@ def test_types_of_shift(check, kind):
 
 @pytest.mark.parametrize("layout", ["BNSD", "BSH"])
 def test_sinks(check, layout):
-    tensors = inputs(2, 4, 2, 33, 40, 16, torch.float32)
+    tensors = inputs(2, 4, 2, 33, 40, 16, torch.bfloat16)
     run_fusion(check, tensors, layout, sink=torch.randn(4, requires_grad=True))
 
 

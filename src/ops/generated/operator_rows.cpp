@@ -453,7 +453,7 @@ constexpr ArgSpec kArgs145[] = {{"queryIndex", kTensor, kIn, 0x8000002, 255}, {"
 constexpr ArgSpec kArgs146[] = {{"x", kTensor, kIn, 0x8, 255}, {"weightScale", kTensor, kIn, 0x8000001, 255},
     {"activateScaleOptional", kTensor, kIn, 0x1, 255}, {"biasOptional", kTensor, kIn, 0x800000b, 255}, {"outputDtype",
     kInt, kIn}, {"out", kTensor, kOut, 0x8000002, 255}};
-constexpr ArgSpec kArgs147[] = {{"x", kTensor, kIn, 0x8000003, 255}, {"cos", kTensor, kIn, 0x8000002, 255}, {"sin",
+constexpr ArgSpec kArgs147[] = {{"x", kTensor, kIn, 0x800000b, 255}, {"cos", kTensor, kIn, 0x8000002, 255}, {"sin",
     kTensor, kIn}, {"kCacheRef", kTensor, kInOut, 0x4, 255}, {"vCacheRef", kTensor, kInOut, 0x4, 255}, {"indices",
     kTensor, kIn, 0x8, 255}, {"scaleK", kTensor, kIn, 0x1, 255}, {"scaleV", kTensor, kIn, 0x1, 255},
     {"offsetKOptional", kTensor, kIn, 0x1, 255}, {"offsetVOptional", kTensor, kIn, 0x1, 255}, {"weightScaleOptional",
