@@ -89,6 +89,8 @@ def test_gradients(check):
     check(lambda x, i: torch.repeat_interleave(x, i, dim=1), values(3, 3).requires_grad_(), index)
     check(lambda x: torch.repeat_interleave(x, 3, dim=0), values(3, 3).requires_grad_())
     check(lambda x: x.unfold(1, 3, 2), values(2, 8, 2).requires_grad_())
+    check(lambda x: x.unfold(0, 1, 1), torch.tensor(3.0, requires_grad=True))
+    check(lambda x: x.unfold(0, 0, 1), torch.tensor(3.0, requires_grad=True))
     check(lambda x: torch.take(x, torch.tensor([5, 1, 5], device=x.device)), values(3, 4).requires_grad_())
 
 

@@ -160,14 +160,18 @@ Status im2col_backward(KernelCall& call) {
 /// (gradOut, inputSizes, dim, size, step): gradOut is the gradient of x.unfold(dim, size, step), with the window last.
 Status unfold_grad(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
-  const TensorView& grad = call.operand(0);
-  const TensorView& out = call.output(0);
+  TensorView grad = call.operand(0);
+  TensorView out = call.output(0);
   const int64_t window = call.integer(1), step = call.integer(2);
   int axis = 0;
   DRYDOCK_RETURN_IF_ERROR(wrap_dim(call, call.integer(0), out.dims.size(), &axis));
   const Dims sizes(call.ints(0));
   if (!(sizes == out.dims) || out.dims.size() + 1 != grad.dims.size() || step < 1 || window < 0) {
     return invalid(call, "gradOut " + text_of(grad.dims) + " does not belong to an input of " + text_of(sizes));
+  }
+  if (out.dims.empty()) {  // one element, in one window or none
+    out = unsqueeze(out, 0);
+    grad = unsqueeze(grad, 0);
   }
   const int64_t length = out.dims[axis];
   Dims expected = out.dims;
