@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> int:
     examples = [example for checkout in options.checkout for example in find_examples(checkout, options.files)]
     if not examples:
         raise ValueError("no test_aclnn_*.cpp in an examples folder there that the words given match")
+    # The reference is torch on the CPU, in this process, which is no client of the device.
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     device = Device()
     results: Results = {}
     began = time.monotonic()
@@ -113,12 +115,13 @@ class Device:
     """What examples are built and run with."""
 
     def __init__(self) -> None:
-        done = subprocess.run(
-            [virtual_npu.drydock(), "env", "--values", "full", "--out", "OUT"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        with tempfile.TemporaryDirectory(prefix="drydock-aclnn-") as folder:
+            done = subprocess.run(
+                [virtual_npu.drydock(), "env", "--values", "full", "--out", str(Path(folder) / "run")],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         home = re.search(r"ASCEND_HOME_PATH=['\"]?([^'\"\n]+)", done.stdout)
         if home is None:
             raise virtual_npu.Missing(f"drydock env names no ASCEND_HOME_PATH: {done.stderr.strip()}")
