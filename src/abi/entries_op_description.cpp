@@ -8,66 +8,21 @@
 
 #include "abi/entry_arguments.h"
 #include "abi/generated/entries.h"
+#include "abi/operator_descriptions.h"
 #include "base/data_type.h"
 #include "base/element_types.h"
 #include "base/generated/error_codes.h"
 #include "base/handle_pool.h"
 
-// The objects in which a client describes a legacy (aclop) operator: tensor descriptions, buffers, attributes. They are
-// kept and answered; the operators themselves are refused.
+// Making, changing and reading the objects of operator_descriptions.h. They are used by entries_legacy_operators.cpp.
 
 namespace drydock::entries {
 namespace {
 
-constexpr int32_t kUndefined = -1;  ///< the vendor's undefined data type and format
-constexpr int kMaxDims = 128;       ///< far above any rank; a larger number is no number of dimensions
+constexpr int kMaxDims = 128;  ///< far above any rank; a larger number is no number of dimensions
 /// A shape of one dimension of this size says that not even the rank is known; asking for the rank then gives this.
 constexpr int64_t kUnknownRankDim = -2;
 constexpr size_t kUnknownRank = 0xFFFFFFFFFFFFFFFE;
-
-/// Behind aclTensorDesc. The storage's shape and format are the ones asked for separately, on private formats.
-struct TensorDescription {
-  int32_t data_type = kUndefined;
-  int32_t format = kUndefined;
-  std::vector<int64_t> dims;
-  int32_t storage_format = kUndefined;
-  std::vector<int64_t> storage_dims;
-  int32_t memory_type = 0;
-  std::string name;
-};
-
-/// Behind aclDataBuffer.
-struct DataBuffer {
-  void* data = nullptr;
-  size_t size_bytes = 0;
-};
-
-using AttributeValue = std::variant<bool, int64_t, float, std::string, std::vector<uint8_t>, std::vector<int64_t>,
-                                    std::vector<float>, std::vector<std::vector<int64_t>>>;
-
-/// Behind aclopAttr.
-struct Attributes {
-  std::map<std::string, AttributeValue> values;
-};
-
-/// Descriptions alive at once: a client makes a handful per call, and a leak shows as a null handle.
-constexpr size_t kMaxObjects = size_t{1} << 20;
-
-template <class Object>
-HandlePool<Object>& pool() {
-  static HandlePool<Object>& objects = *new HandlePool<Object>(kMaxObjects);
-  return objects;
-}
-
-template <class Object>
-Status find(std::string_view entry, std::string_view what, const void* handle, Object*& object) {
-  object = pool<Object>().find(handle);
-  if (object != nullptr) return Status::ok();
-  std::string why = handle == nullptr                      ? "is null."
-                    : pool<Object>().was_destroyed(handle) ? "was destroyed before."
-                                                           : "is no handle of this kind.";
-  return bad_argument(entry, "the " + std::string(what) + " " + why);
-}
 
 Status copy_dims(std::string_view entry, int count, const int64_t* dims, std::vector<int64_t>& to) {
   if (count < 0 || count > kMaxDims) {
@@ -81,7 +36,7 @@ Status copy_dims(std::string_view entry, int count, const int64_t* dims, std::ve
 template <class Value>
 Status set_attribute(std::string_view entry, void* attr, const char* name, Value value) {
   Attributes* attributes = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(find(entry, "attribute object", attr, attributes));
+  DRYDOCK_RETURN_IF_ERROR(find_description(entry, "attribute object", attr, attributes));
   DRYDOCK_RETURN_IF_ERROR(require_argument(entry, "attrName", name));
   attributes->values.insert_or_assign(name, AttributeValue(std::move(value)));
   return Status::ok();
@@ -101,23 +56,23 @@ void* aclCreateTensorDesc(int32_t data_type, int num_dims, const int64_t* dims, 
   description.data_type = data_type;
   description.format = format;
   if (!copy_dims("aclCreateTensorDesc", num_dims, dims, description.dims).is_ok()) return nullptr;
-  return pool<TensorDescription>().create(std::move(description));
+  return description_pool<TensorDescription>().create(std::move(description));
 }
 
-void aclDestroyTensorDesc(const void* desc) { pool<TensorDescription>().destroy(desc); }
+void aclDestroyTensorDesc(const void* desc) { description_pool<TensorDescription>().destroy(desc); }
 
 int32_t aclGetTensorDescType(const void* desc) {
-  const TensorDescription* description = pool<TensorDescription>().find(desc);
+  const TensorDescription* description = description_pool<TensorDescription>().find(desc);
   return description == nullptr ? kUndefined : description->data_type;
 }
 
 int32_t aclGetTensorDescFormat(const void* desc) {
-  const TensorDescription* description = pool<TensorDescription>().find(desc);
+  const TensorDescription* description = description_pool<TensorDescription>().find(desc);
   return description == nullptr ? kUndefined : description->format;
 }
 
 size_t aclGetTensorDescNumDims(const void* desc) {
-  const TensorDescription* description = pool<TensorDescription>().find(desc);
+  const TensorDescription* description = description_pool<TensorDescription>().find(desc);
   if (description == nullptr) return 0;
   if (description->dims.size() == 1 && description->dims[0] == kUnknownRankDim) return kUnknownRank;
   return description->dims.size();
@@ -126,7 +81,7 @@ size_t aclGetTensorDescNumDims(const void* desc) {
 Status aclGetTensorDescDimV2(const void* desc, size_t index, int64_t* dim_size) {
   constexpr std::string_view kEntry = "aclGetTensorDescDimV2";
   TensorDescription* description = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(find(kEntry, "tensor description", desc, description));
+  DRYDOCK_RETURN_IF_ERROR(find_description(kEntry, "tensor description", desc, description));
   DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "dimSize", dim_size));
   if (index >= description->dims.size()) {
     return bad_argument(kEntry, "there is no dimension " + std::to_string(index) + ": the tensor has " +
@@ -137,14 +92,14 @@ Status aclGetTensorDescDimV2(const void* desc, size_t index, int64_t* dim_size) 
 }
 
 void aclSetTensorDescName(void* desc, const char* name) {
-  if (TensorDescription* description = pool<TensorDescription>().find(desc)) {
+  if (TensorDescription* description = description_pool<TensorDescription>().find(desc)) {
     description->name = name == nullptr ? "" : name;
   }
 }
 
 Status aclSetTensorFormat(void* desc, int32_t format) {
   TensorDescription* description = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(find("aclSetTensorFormat", "tensor description", desc, description));
+  DRYDOCK_RETURN_IF_ERROR(find_description("aclSetTensorFormat", "tensor description", desc, description));
   description->storage_format = format;
   return Status::ok();
 }
@@ -152,14 +107,14 @@ Status aclSetTensorFormat(void* desc, int32_t format) {
 Status aclSetTensorShape(void* desc, int num_dims, const int64_t* dims) {
   constexpr std::string_view kEntry = "aclSetTensorShape";
   TensorDescription* description = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(find(kEntry, "tensor description", desc, description));
+  DRYDOCK_RETURN_IF_ERROR(find_description(kEntry, "tensor description", desc, description));
   return copy_dims(kEntry, num_dims, dims, description->storage_dims);
 }
 
 Status aclSetTensorPlaceMent(void* desc, int32_t mem_type) {
   constexpr std::string_view kEntry = "aclSetTensorPlaceMent";
   TensorDescription* description = nullptr;
-  DRYDOCK_RETURN_IF_ERROR(find(kEntry, "tensor description", desc, description));
+  DRYDOCK_RETURN_IF_ERROR(find_description(kEntry, "tensor description", desc, description));
   if (mem_type < 0 || mem_type > 2) {
     return bad_argument(kEntry, "there is no placement " + std::to_string(mem_type) +
                                     ". They are 0 (device), 1 (host) and 2 (host, not compiled in).");
@@ -168,27 +123,29 @@ Status aclSetTensorPlaceMent(void* desc, int32_t mem_type) {
   return Status::ok();
 }
 
-void* aclCreateDataBuffer(void* data, size_t size) { return pool<DataBuffer>().create(DataBuffer{data, size}); }
+void* aclCreateDataBuffer(void* data, size_t size) {
+  return description_pool<DataBuffer>().create(DataBuffer{data, size});
+}
 
 Status aclDestroyDataBuffer(const void* data_buffer) {
-  if (pool<DataBuffer>().destroy(data_buffer)) return Status::ok();
+  if (description_pool<DataBuffer>().destroy(data_buffer)) return Status::ok();
   DataBuffer* buffer = nullptr;
-  return find("aclDestroyDataBuffer", "data buffer", data_buffer, buffer);
+  return find_description("aclDestroyDataBuffer", "data buffer", data_buffer, buffer);
 }
 
 void* aclGetDataBufferAddr(const void* data_buffer) {
-  const DataBuffer* buffer = pool<DataBuffer>().find(data_buffer);
+  const DataBuffer* buffer = description_pool<DataBuffer>().find(data_buffer);
   return buffer == nullptr ? nullptr : buffer->data;
 }
 
 size_t aclGetDataBufferSizeV2(const void* data_buffer) {
-  const DataBuffer* buffer = pool<DataBuffer>().find(data_buffer);
+  const DataBuffer* buffer = description_pool<DataBuffer>().find(data_buffer);
   return buffer == nullptr ? 0 : buffer->size_bytes;
 }
 
-void* aclopCreateAttr() { return pool<Attributes>().create(); }
+void* aclopCreateAttr() { return description_pool<Attributes>().create(); }
 
-void aclopDestroyAttr(const void* attr) { pool<Attributes>().destroy(attr); }
+void aclopDestroyAttr(const void* attr) { description_pool<Attributes>().destroy(attr); }
 
 Status aclopSetAttrBool(void* attr, const char* attr_name, uint8_t attr_value) {
   return set_attribute("aclopSetAttrBool", attr, attr_name, attr_value != 0);

@@ -69,7 +69,10 @@ std::vector<SupportLine> make_lines() {
   }
   int32_t index = 0;
   for (const ops::OperatorRow& row : ops::operator_rows()) {
-    lines.push_back({row.name, "libopapi", name_of(row.operator_class), row.reason, index++});
+    // Operators of the legacy kind have no door of their own: they go through aclopCompileAndExecute.
+    const bool is_legacy = !row.name.starts_with("aclnn");
+    const std::string_view library = is_legacy ? "libacl_op_compiler" : "libopapi";
+    lines.push_back({row.name, library, name_of(row.operator_class), row.reason, index++});
   }
   return lines;
 }

@@ -93,7 +93,8 @@ struct OperatorRow {
   bool shape_from_values = false;
 };
 
-/// All rows with a door, in the order of spec/operators.csv; a row's index is the operator's id in traces.
+/// All rows with a door, in the order of spec/operators.csv, and behind them the operators of the legacy route
+/// (legacy_operator.h); a row's index is the operator's id in traces.
 DRYDOCK_API std::span<const OperatorRow> operator_rows() noexcept;
 
 }  // namespace drydock::ops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .abi_types import declaration
-from .tables import Operator, OperatorArg, Spec, SpecError
+from .tables import LegacyArg, Operator, OperatorArg, Spec, SpecError
 from .text import BANNER, c_string, wrap
 
 DOOR_FILES = 4
@@ -42,6 +42,7 @@ def generate(spec: Spec) -> dict[str, str]:
     files = {
         "src/ops/generated/operator_rows.cpp": _rows_source(spec),
         "src/ops/generated/kernels.h": _kernels_header(spec),
+        "src/ops/generated/legacy_rows.cpp": _legacy_source(spec),
     }
     operators = list(enumerate(spec.operators))
     for index, path in enumerate(door_files(spec)):
@@ -80,6 +81,10 @@ def _kernels_header(spec: Spec) -> str:
         if row.kernel and row.kernel not in declared:
             declared.add(row.kernel)
             families.setdefault(row.family, set()).add(row.kernel)
+    for operator in spec.legacy_operators:
+        if operator.kernel not in declared:
+            declared.add(operator.kernel)
+            families.setdefault("legacy_operators", set()).add(operator.kernel)
     lines = [
         BANNER,
         "// The kernels that the rows of spec/kernels/ name. A kernel computes one call on host memory; it finds its",
@@ -98,7 +103,8 @@ def _kernels_header(spec: Spec) -> str:
     ]
     for family, kernels in sorted(families.items()):
         declarations = [f"Status {kernel}(KernelCall& call);" for kernel in sorted(kernels)]
-        lines += [f"// spec/kernels/{family}.csv", *declarations, ""]
+        table = f"kernels/{family}" if family != "legacy_operators" else family
+        lines += [f"// spec/{table}.csv", *declarations, ""]
     return "\n".join([*lines, "}  // namespace drydock::ops::kernels", ""])
 
 
@@ -120,6 +126,14 @@ def _rows_source(spec: Spec) -> str:
                 for arg in operator.args
             ]
             lines += wrap(f"constexpr ArgSpec kArgs{index}[] = {{{', '.join(specs)}}};", "    ")
+    for index, legacy in enumerate(spec.legacy_operators):
+        if legacy.args:
+            specs = [
+                f"{{{c_string(arg.param.name)}, {_kind(_as_operator_arg(arg), legacy.where)[0]}, "
+                f"{'kOut' if arg.source == 'out' else 'kIn'}}}"
+                for arg in legacy.args
+            ]
+            lines += wrap(f"constexpr ArgSpec kLegacyArgs{index}[] = {{{', '.join(specs)}}};", "    ")
     lines += ["", "constexpr OperatorRow kRows[] = {"]
     for index, operator in enumerate(spec.operators):
         args = f"kArgs{index}" if operator.args else "{}"
@@ -129,6 +143,10 @@ def _rows_source(spec: Spec) -> str:
         lines.append(f"    {{{c_string(operator.name)}, {row_class}, {args}, {kernel}, {assumed},")
         resized = "true" if any(arg.resized for arg in operator.args) else "false"
         lines.append(f"     {operator.workspace_bytes}, {c_string(operator.reason)}, {resized}}},")
+    for index, legacy in enumerate(spec.legacy_operators):
+        args = f"kLegacyArgs{index}" if legacy.args else "{}"
+        lines.append(f"    {{{c_string(legacy.name)}, OperatorClass::kModelled, {args}, kernels::{legacy.kernel},")
+        lines.append('     AssumedValue::kDefault, 0, "", false},')
     lines += ["};", "", "}  // namespace", ""]
     lines += [
         "std::span<const OperatorRow> operator_rows() noexcept { return kRows; }",
@@ -137,6 +155,30 @@ def _rows_source(spec: Spec) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+_SOURCES = {"in": "kInput", "values": "kInputValues", "out": "kOutput", "attr": "kAttribute"}
+
+
+def _as_operator_arg(arg: LegacyArg) -> OperatorArg:
+    return OperatorArg("out" if arg.source == "out" else "in", arg.param)
+
+
+def _legacy_source(spec: Spec) -> str:
+    """Where the arguments of legacy operators come from; their rows stand behind those of the aclnn operators."""
+    lines = [BANNER, '#include "ops/legacy_operator.h"', "", "namespace drydock::ops {", "", "namespace {", ""]
+    lines += ["using enum LegacyArgSource::From;", ""]
+    for index, legacy in enumerate(spec.legacy_operators):
+        if legacy.args:
+            sources = ", ".join(f"{{{_SOURCES[arg.source]}, {arg.position}}}" for arg in legacy.args)
+            lines += wrap(f"constexpr LegacyArgSource kSources{index}[] = {{{sources}}};", "    ")
+    lines += ["", "constexpr LegacyRow kRows[] = {"]
+    for index, legacy in enumerate(spec.legacy_operators):
+        sources = f"kSources{index}" if legacy.args else "{}"
+        lines.append(f"    {{{len(spec.operators) + index}, {sources}}},  // {legacy.name}")
+    lines += ["};", "", "}  // namespace", ""]
+    lines += ["std::span<const LegacyRow> legacy_rows() noexcept { return kRows; }", "", "}  // namespace drydock::ops"]
+    return "\n".join([*lines, ""])
 
 
 def _gate(spec: Spec, operator: Operator, arg: OperatorArg) -> str:

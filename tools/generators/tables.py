@@ -72,6 +72,23 @@ NO_MAX_RANK = 255
 
 
 @dataclass(frozen=True)
+class LegacyArg:
+    """An argument of a legacy operator and where a call has it."""
+
+    source: str  # "in", "values", "out", "attr"
+    position: int  # among the inputs or outputs
+    param: Param
+
+
+@dataclass(frozen=True)
+class LegacyOperator:
+    name: str
+    args: tuple[LegacyArg, ...]
+    kernel: str
+    where: str
+
+
+@dataclass(frozen=True)
 class Field:
     """One field of a vendor struct, or one member of a union."""
 
@@ -209,6 +226,27 @@ class Spec:
                     raise SpecError(f"{where}: assumed '{assumed}' is none of {', '.join(ASSUMED_VALUES)}")
                 table[row["operator"]] = KernelRow(row["kernel"], assumed, path.stem, where)
         return table
+
+    @cached_property
+    def legacy_operators(self) -> list[LegacyOperator]:
+        """Operators of the aclop route, sorted by name. The table may be absent."""
+        result: list[LegacyOperator] = []
+        if not (self.folder / "legacy_operators.csv").is_file():
+            return result
+        for where, row in self.rows("legacy_operators.csv", ("name", "args", "kernel", "note")):
+            args = []
+            for text in filter(None, map(str.strip, row["args"].split(";"))):
+                source, _, rest = text.partition(" ")
+                match = re.fullmatch(r"(in|values|out)(\d)|(attr)", source)
+                if match is None:
+                    raise SpecError(f"{where}: '{text}' begins with none of in0, values0, out0, attr")
+                args.append(LegacyArg(match[1] or match[3], int(match[2] or 0), parse_param(rest, where)))
+            if result and result[-1].name >= row["name"]:
+                raise SpecError(f"{where}: {row['name']} is out of order")
+            if not row["kernel"]:
+                raise SpecError(f"{where}: {row['name']} needs a kernel; an operator without one has no row")
+            result.append(LegacyOperator(row["name"], tuple(args), row["kernel"], where))
+        return result
 
     @cached_property
     def enums(self) -> dict[str, list[tuple[str, str]]]:

@@ -313,6 +313,19 @@ DRYDOCK_API Status aclGetCompileopt(int32_t opt, char* value, size_t length);
 DRYDOCK_API size_t aclGetCompileoptSize(int32_t opt);
 // aclError aclSetCompileopt(aclCompileOpt opt, const char* value)
 DRYDOCK_API Status aclSetCompileopt(int32_t opt, const char* value);
+// aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTensorDesc* const* inputDesc,
+//     const aclDataBuffer* const* inputs, int numOutputs, const aclTensorDesc* const* outputDesc,
+//     aclDataBuffer* const* outputs, const aclopAttr* attr, aclopEngineType engineType, aclopCompileType compileFlag,
+//     const char* opPath, aclrtStream stream)
+DRYDOCK_API Status aclopCompileAndExecute(const char* opType, int numInputs, const void* const* inputDesc,
+    const void* const* inputs, int numOutputs, const void* const* outputDesc, void* const* outputs, const void* attr,
+    int32_t engineType, int32_t compileFlag, const char* opPath, void* stream);
+// aclError aclopCompileAndExecuteV2(const char* opType, int numInputs, aclTensorDesc** inputDesc,
+//     aclDataBuffer** inputs, int numOutputs, aclTensorDesc** outputDesc, aclDataBuffer** outputs, aclopAttr* attr,
+//     aclopEngineType engineType, aclopCompileType compileFlag, const char* opPath, aclrtStream stream)
+DRYDOCK_API Status aclopCompileAndExecuteV2(const char* opType, int numInputs, void** inputDesc, void** inputs,
+    int numOutputs, void** outputDesc, void** outputs, void* attr, int32_t engineType, int32_t compileFlag,
+    const char* opPath, void* stream);
 // aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size)
 DRYDOCK_API void* aclCreateBoolArray(const bool* value, uint64_t size);
 // aclFloatArray* aclCreateFloatArray(const float* value, uint64_t size)

@@ -29,14 +29,20 @@ DRYDOCK_API int32_t aclSetCompileopt(int32_t opt, const char* value) {
       value); });
 }
 
-DRYDOCK_API int32_t aclopCompileAndExecute(const char* opType, int, const void* const*, const void* const*, int,
-    const void* const*, void* const*, const void*, int32_t, int32_t, const char*, void*) {
-  return drydock::abi::refuse(EntryId::aclopCompileAndExecute, opType);
+DRYDOCK_API int32_t aclopCompileAndExecute(const char* opType, int numInputs, const void* const* inputDesc,
+    const void* const* inputs, int numOutputs, const void* const* outputDesc, void* const* outputs, const void* attr,
+    int32_t engineType, int32_t compileFlag, const char* opPath, void* stream) {
+  return drydock::abi::run_door(EntryId::aclopCompileAndExecute,
+      [&] { return drydock::entries::aclopCompileAndExecute(opType, numInputs, inputDesc, inputs, numOutputs,
+      outputDesc, outputs, attr, engineType, compileFlag, opPath, stream); });
 }
 
-DRYDOCK_API int32_t aclopCompileAndExecuteV2(const char* opType, int, void**, void**, int, void**, void**, void*,
-    int32_t, int32_t, const char*, void*) {
-  return drydock::abi::refuse(EntryId::aclopCompileAndExecuteV2, opType);
+DRYDOCK_API int32_t aclopCompileAndExecuteV2(const char* opType, int numInputs, void** inputDesc, void** inputs,
+    int numOutputs, void** outputDesc, void** outputs, void* attr, int32_t engineType, int32_t compileFlag,
+    const char* opPath, void* stream) {
+  return drydock::abi::run_door(EntryId::aclopCompileAndExecuteV2,
+      [&] { return drydock::entries::aclopCompileAndExecuteV2(opType, numInputs, inputDesc, inputs, numOutputs,
+      outputDesc, outputs, attr, engineType, compileFlag, opPath, stream); });
 }
 
 }  // extern "C"

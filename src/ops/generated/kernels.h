@@ -371,6 +371,11 @@ Status kv_rms_norm_rope_cache(KernelCall& call);
 Status qkv_rms_norm_rope_cache(KernelCall& call);
 Status scatter_paged_cache(KernelCall& call);
 
+// spec/legacy_operators.csv
+Status clear_float_status(KernelCall& call);
+Status lp_norm_reduce(KernelCall& call);
+Status lp_norm_update(KernelCall& call);
+
 // spec/kernels/linalg.csv
 Status cholesky(KernelCall& call);
 Status inverse(KernelCall& call);

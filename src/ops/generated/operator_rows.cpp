@@ -2723,6 +2723,25 @@ constexpr ArgSpec kArgs902[] = {{"self", kScalar, kIn}, {"other", kTensor, kIn},
     255}};
 constexpr ArgSpec kArgs903[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut, 0x800125f,
     255}};
+constexpr ArgSpec kLegacyArgs0[] = {{"x", kTensor, kIn}, {"dimension", kInt, kIn}, {"keep_dims", kBool, kIn},
+    {"values", kTensor, kOut}, {"indice", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs1[] = {{"x", kTensor, kIn}, {"dimension", kInt, kIn}, {"keep_dims", kBool, kIn},
+    {"values", kTensor, kOut}, {"indice", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs2[] = {{"x", kTensor, kIn}, {"shape", kIntArray, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs3[] = {{"x", kTensor, kIn}, {"dst_type", kInt, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs4[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs5[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"axes", kIntArray, kIn}, {"keepdim",
+    kBool, kIn}, {"epsilon", kDouble, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs6[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"y",
+    kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs7[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs8[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"x_grad", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs9[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs10[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs12[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs13[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs14[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs15[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
 
 constexpr OperatorRow kRows[] = {
     {"aclnnAbs", OperatorClass::kModelled, kArgs0, kernels::absolute, AssumedValue::kDefault,
@@ -4533,6 +4552,38 @@ constexpr OperatorRow kRows[] = {
      0, "", false},
     {"aclnnXLogYTensor", OperatorClass::kModelled, kArgs903, kernels::xlogy, AssumedValue::kDefault,
      0, "", false},
+    {"ArgMaxWithValue", OperatorClass::kModelled, kLegacyArgs0, kernels::max_dim,
+     AssumedValue::kDefault, 0, "", false},
+    {"ArgMinWithValue", OperatorClass::kModelled, kLegacyArgs1, kernels::min_dim,
+     AssumedValue::kDefault, 0, "", false},
+    {"BroadcastTo", OperatorClass::kModelled, kLegacyArgs2, kernels::copy,
+     AssumedValue::kDefault, 0, "", false},
+    {"Cast", OperatorClass::kModelled, kLegacyArgs3, kernels::copy,
+     AssumedValue::kDefault, 0, "", false},
+    {"Identity", OperatorClass::kModelled, kLegacyArgs4, kernels::copy,
+     AssumedValue::kDefault, 0, "", false},
+    {"LpNormReduceV2", OperatorClass::kModelled, kLegacyArgs5, kernels::lp_norm_reduce,
+     AssumedValue::kDefault, 0, "", false},
+    {"LpNormUpdateV2", OperatorClass::kModelled, kLegacyArgs6, kernels::lp_norm_update,
+     AssumedValue::kDefault, 0, "", false},
+    {"Mish", OperatorClass::kModelled, kLegacyArgs7, kernels::mish,
+     AssumedValue::kDefault, 0, "", false},
+    {"MishGrad", OperatorClass::kModelled, kLegacyArgs8, kernels::mish_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUAllocFloatStatus", OperatorClass::kModelled, kLegacyArgs9, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUClearFloatStatus", OperatorClass::kModelled, kLegacyArgs10, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUClearFloatStatusV2", OperatorClass::kModelled, {}, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUGetFloatStatus", OperatorClass::kModelled, kLegacyArgs12, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUGetFloatStatusV2", OperatorClass::kModelled, kLegacyArgs13, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"Swish", OperatorClass::kModelled, kLegacyArgs14, kernels::silu,
+     AssumedValue::kDefault, 0, "", false},
+    {"SwishGrad", OperatorClass::kModelled, kLegacyArgs15, kernels::silu_backward,
+     AssumedValue::kDefault, 0, "", false},
 };
 
 }  // namespace
