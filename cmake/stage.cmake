@@ -25,3 +25,15 @@ if(TARGET drydock_command)
   install(TARGETS drydock_command RUNTIME DESTINATION drydock/bin)
 endif()
 install(DIRECTORY profiles/ DESTINATION drydock/profiles FILES_MATCHING PATTERN "*.toml" PATTERN "*.json")
+
+# For C and C++ programs: the headers, and the package that find_package(Drydock) reads.
+include(CMakePackageConfigHelpers)
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/include" "${DRYDOCK_STAGE}/cann/include" SYMBOLIC)
+configure_file(cmake/DrydockConfig.cmake "${DRYDOCK_STAGE}/cann/cmake/DrydockConfig.cmake" COPYONLY)
+write_basic_package_version_file("${DRYDOCK_STAGE}/cann/cmake/DrydockConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(DIRECTORY include/ DESTINATION drydock/cann/include)
+install(FILES
+  "${DRYDOCK_STAGE}/cann/cmake/DrydockConfig.cmake"
+  "${DRYDOCK_STAGE}/cann/cmake/DrydockConfigVersion.cmake"
+  DESTINATION drydock/cann/cmake)

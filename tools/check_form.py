@@ -9,7 +9,7 @@ from check_files import ROOT, cpp_files, python_files, relative, run, tool
 
 def clang_format(fix: bool) -> list[str]:
     """Every C++ file is as clang-format leaves it. Generated files are the generator's business."""
-    files = [str(p) for p in cpp_files("src", "test", "bench")]
+    files = [str(p) for p in cpp_files("src", "test", "bench", "examples")]
     if not files:
         return ["no C++ file found"]
     done = run(["clang-format", "-i", *files] if fix else ["clang-format", "--dry-run", "-Werror", *files])
