@@ -169,13 +169,14 @@ Status unfold_grad(KernelCall& call) {
   if (!(sizes == out.dims) || out.dims.size() + 1 != grad.dims.size() || step < 1 || window < 0) {
     return invalid(call, "gradOut " + text_of(grad.dims) + " does not belong to an input of " + text_of(sizes));
   }
-  if (out.dims.empty()) {  // one element, in one window or none
+  const bool is_one_element = out.dims.empty();
+  if (is_one_element) {  // one window of it, or of nothing
     out = unsqueeze(out, 0);
     grad = unsqueeze(grad, 0);
   }
   const int64_t length = out.dims[axis];
   Dims expected = out.dims;
-  expected[axis] = length >= window ? (length - window) / step + 1 : 0;
+  expected[axis] = length < window ? 0 : is_one_element ? 1 : (length - window) / step + 1;
   expected.push_back(window);
   if (!(expected == grad.dims)) {
     return invalid(call, "gradOut is " + text_of(grad.dims) + ", it must be " + text_of(expected));
