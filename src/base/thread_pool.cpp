@@ -5,7 +5,6 @@
 #include <charconv>
 #include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <pthread.h>
@@ -16,7 +15,6 @@
 namespace drydock::base {
 namespace {
 
-constexpr int kMostThreads = 256;
 // Ranges handed out per thread: enough to even out threads of different speed, few enough to cost nothing.
 constexpr int64_t kRangesPerThread = 4;
 
@@ -29,11 +27,9 @@ int cores_of_this_process() noexcept {
 
 int read_thread_count() noexcept {
   if (const char* text = std::getenv("DRYDOCK_THREADS")) {
-    int threads = 0;
-    const char* end = text + std::strlen(text);
-    if (std::from_chars(text, end, threads).ptr == end && threads >= 1) return std::min(threads, kMostThreads);
+    if (const int threads = parse_thread_count(text); threads > 0) return threads;
   }
-  return std::min(cores_of_this_process(), kMostThreads);
+  return std::min(cores_of_this_process(), kMaxThreads);
 }
 
 thread_local bool inside_a_range = false;
@@ -59,12 +55,13 @@ class Pool {
       count_ = count;
       range_ = range;
       next_.store(0, std::memory_order_relaxed);
-      working_ = worker_count_;
+      open_ = true;
       ++generation_;
     }
     wake_.notify_all();
     take_ranges();
     std::unique_lock lock(mutex_);
+    open_ = false;  // a worker that wakes up only now is not waited for
     done_.wait(lock, [this] { return working_ == 0; });
   }
 
@@ -89,6 +86,8 @@ class Pool {
     new (&done_) std::condition_variable;
     started_ = false;
     worker_count_ = 0;
+    working_ = 0;
+    open_ = false;
     generation_ = 0;
   }
 
@@ -112,6 +111,8 @@ class Pool {
     while (true) {
       wake_.wait(lock, [&] { return generation_ != seen; });
       seen = generation_;
+      if (!open_) continue;
+      ++working_;
       lock.unlock();
       take_ranges();
       lock.lock();
@@ -134,7 +135,8 @@ class Pool {
   std::condition_variable wake_, done_;
   bool started_ = false;
   int worker_count_ = 0;
-  int working_ = 0;
+  int working_ = 0;    // workers inside take_ranges()
+  bool open_ = false;  // there may be ranges left
   uint64_t generation_ = 0;
   detail::RangeBody body_ = nullptr;
   void* argument_ = nullptr;
@@ -143,6 +145,13 @@ class Pool {
 };
 
 }  // namespace
+
+int parse_thread_count(std::string_view text) noexcept {
+  int threads = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, threads);
+  return error == std::errc() && stopped == end && threads >= 1 && threads <= kMaxThreads ? threads : 0;
+}
 
 int thread_count() noexcept {
   static const int threads = read_thread_count();

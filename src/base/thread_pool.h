@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 
 #include "base/export.h"
@@ -10,6 +11,11 @@
 // more threads than `--threads` says.
 
 namespace drydock::base {
+
+inline constexpr int kMaxThreads = 256;
+
+/// The number of threads that a text asks for, 1 to kMaxThreads; 0 for a text that makes no sense.
+DRYDOCK_API int parse_thread_count(std::string_view text) noexcept;
 
 /// Threads that compute, the caller's included: DRYDOCK_THREADS, or by default the cores that this process may use. At
 /// least 1; read at the first call, then fixed.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/thread_pool.h"
 #include "device/settings.h"
 #include "device/version.h"
 #include "ledger/run_info.h"
@@ -125,6 +126,12 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
                          fmt::format("--devices \"{}\" makes no sense: it is the number of virtual devices, 1 to {}.",
                                      devices, device::kMaxDevices));
 
+  const std::string threads = given(options.threads, "DRYDOCK_THREADS", "");
+  if (!threads.empty() && base::parse_thread_count(threads) == 0)
+    return Status::error(kBadOption, fmt::format("--threads \"{}\" makes no sense: it is the number of threads that "
+                                                 "compute operators, 1 to {}.",
+                                                 threads, base::kMaxThreads));
+
   const std::string cann = given(options.cann, "DRYDOCK_CANN", "");
   const std::string driver = given(options.driver, "DRYDOCK_DRIVER", "");
   device::ClaimedVersions versions =
@@ -137,6 +144,7 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   set["DRYDOCK_VALUES"] = info.values;
   set["DRYDOCK_VALUE_BUDGET"] = std::to_string(budget_bytes);
   set["DRYDOCK_RECORD"] = info.record;
+  if (!threads.empty()) set["DRYDOCK_THREADS"] = threads;
   if (!cann.empty()) set["DRYDOCK_CANN"] = cann;
   if (!driver.empty()) set["DRYDOCK_DRIVER"] = driver;
   if (options.guard || variable("DRYDOCK_GUARD").value_or("0") != "0") set["DRYDOCK_GUARD"] = "1";

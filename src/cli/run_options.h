@@ -18,6 +18,7 @@ struct RunOptions {
   std::string devices;
   std::string values;
   std::string value_budget;
+  std::string threads;
   std::string cann;
   std::string driver;
   std::string record;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/generated/error_codes.h"
+#include "base/thread_pool.h"
 
 namespace drydock::device {
 namespace {
@@ -45,7 +46,7 @@ Status senseless(const char* name, std::string_view text, std::string_view rule)
   return Status::error(code::ACL_ERROR_RT_PARAM_INVALID, fmt::format("{}=\"{}\" makes no sense: {}", name, text, rule));
 }
 
-// Those that src/values and src/trace read for themselves: they go by a default where a text makes no sense, which must
+// Those that src/values, src/trace and src/base read for themselves: they go by a default where a text makes no sense, which must
 // not pass for what was asked.
 Status check_others() {
   if (const char* text = environment("DRYDOCK_VALUES"); text != nullptr && *text != '\0') {
@@ -60,6 +61,12 @@ Status check_others() {
     if (error != std::errc() || end != view.data() + view.size())
       return senseless("DRYDOCK_VALUE_BUDGET", view,
                        "it is a number of bytes, such as 1048576 (drydock run --value-budget takes 1MiB too)");
+  }
+  if (const char* text = environment("DRYDOCK_THREADS"); text != nullptr && *text != '\0') {
+    if (base::parse_thread_count(text) == 0)
+      return senseless(
+          "DRYDOCK_THREADS", text,
+          fmt::format("it is the number of threads that compute operators, 1 to {}", base::kMaxThreads));
   }
   if (const char* text = environment("DRYDOCK_RECORD"); text != nullptr && *text != '\0') {
     const std::string_view view(text);

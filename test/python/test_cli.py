@@ -90,6 +90,9 @@ def test_a_file_that_cannot_be_executed(drydock):
         (["run", "--value-budget", "lots", "--", "true"], "--value-budget"),
         (["run", "--value-budget", "-1", "--", "true"], "--value-budget"),
         (["run", "--value-budget", "99999999999GiB", "--", "true"], "--value-budget"),
+        (["run", "--threads", "0", "--", "true"], "1 to 256"),
+        (["run", "--threads", "257", "--", "true"], "1 to 256"),
+        (["run", "--threads", "2x", "--", "true"], "1 to 256"),
         (["run", "--profile", "ascend42", "--", "true"], "there is no profile 'ascend42'"),
         (["run", "--profile", "./none.toml", "--", "true"], "none.toml"),
         (["run", "--cann", "newest", "--", "true"], "newest"),
@@ -265,7 +268,8 @@ def test_a_folder_that_cannot_be_written_leaves_nothing_elsewhere(drydock, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("DRYDOCK_VALUES", "zz"), ("DRYDOCK_VALUE_BUDGET", "-1"), ("DRYDOCK_RECORD", "zz")]
+    ("name", "value"),
+    [("DRYDOCK_VALUES", "zz"), ("DRYDOCK_VALUE_BUDGET", "-1"), ("DRYDOCK_RECORD", "zz"), ("DRYDOCK_THREADS", "no")],
 )
 def test_settings_without_sense_close_the_device(drydock, tmp_path, name, value):
     program = (

@@ -34,11 +34,12 @@ def test_the_command_finds_the_virtual_device(drydock):
 def test_settings_reach_the_command(drydock):
     seen = environment_of(
         drydock, "--values", "full", "--value-budget", "4MiB", "--devices", "4", "--cann", "8.5.0", "--guard",
-        "--record", "null", "--profile", "ascend910b4",
+        "--record", "null", "--profile", "ascend910b4", "--threads", "3",
     )  # fmt: skip
     assert seen["DRYDOCK_VALUES"] == "full"
     assert seen["DRYDOCK_VALUE_BUDGET"] == str(4 << 20)
     assert seen["DRYDOCK_DEVICES"] == "4"
+    assert seen["DRYDOCK_THREADS"] == "3"
     assert seen["DRYDOCK_CANN"] == "8.5.0"
     assert seen["DRYDOCK_GUARD"] == "1"
     assert seen["DRYDOCK_RECORD"] == "null"

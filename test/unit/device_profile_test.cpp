@@ -185,7 +185,8 @@ class SettingsTest : public testing::Test {
   void TearDown() override { clear(); }
   static void clear() {
     for (const char* name : {"DRYDOCK_PROFILE", "DRYDOCK_DEVICES", "DRYDOCK_GUARD", "DRYDOCK_VALUES",
-                             "DRYDOCK_VALUE_BUDGET", "DRYDOCK_RECORD", "ASCEND_RT_VISIBLE_DEVICES"}) {
+                             "DRYDOCK_VALUE_BUDGET", "DRYDOCK_THREADS", "DRYDOCK_RECORD",
+                             "ASCEND_RT_VISIBLE_DEVICES"}) {
       unsetenv(name);
     }
   }
@@ -228,6 +229,9 @@ TEST_F(SettingsTest, NonsenseIsKeptAsAStatus) {
   for (const auto& [name, text] : {std::pair("DRYDOCK_VALUES", "zz"),
                                    {"DRYDOCK_VALUE_BUDGET", "-1"},
                                    {"DRYDOCK_VALUE_BUDGET", "lots"},
+                                   {"DRYDOCK_THREADS", "0"},
+                                   {"DRYDOCK_THREADS", "257"},
+                                   {"DRYDOCK_THREADS", "4 "},
                                    {"DRYDOCK_RECORD", "zz"}}) {
     clear();
     set(name, text);
@@ -238,6 +242,7 @@ TEST_F(SettingsTest, NonsenseIsKeptAsAStatus) {
   for (const auto& [name, text] : {std::pair("DRYDOCK_VALUES", "ghost"),
                                    {"DRYDOCK_VALUES", ""},
                                    {"DRYDOCK_VALUE_BUDGET", "4096"},
+                                   {"DRYDOCK_THREADS", "256"},
                                    {"DRYDOCK_RECORD", "null"}}) {
     set(name, text);
     EXPECT_TRUE(read_settings().status.is_ok()) << name << text;
