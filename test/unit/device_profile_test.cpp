@@ -184,9 +184,9 @@ class SettingsTest : public testing::Test {
   void SetUp() override { clear(); }
   void TearDown() override { clear(); }
   static void clear() {
-    for (const char* name : {"DRYDOCK_PROFILE", "DRYDOCK_DEVICES", "DRYDOCK_GUARD", "DRYDOCK_VALUES",
-                             "DRYDOCK_VALUE_BUDGET", "DRYDOCK_THREADS", "DRYDOCK_RECORD",
-                             "ASCEND_RT_VISIBLE_DEVICES"}) {
+    for (const char* name :
+         {"DRYDOCK_PROFILE", "DRYDOCK_DEVICES", "DRYDOCK_GUARD", "DRYDOCK_VALUES", "DRYDOCK_VALUE_BUDGET",
+          "DRYDOCK_THREADS", "DRYDOCK_RECORD", "ASCEND_RT_VISIBLE_DEVICES"}) {
       unsetenv(name);
     }
   }
