@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/vector_math.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -14,10 +15,10 @@ namespace drydock::ops::kernels {
     return apply_floating<1>(call, []<class C>(C x) -> C { return C(expression); }); \
   }
 
-DRYDOCK_FLOATING_KERNEL(sigmoid, C(1) / (C(1) + std::exp(-x)))
-DRYDOCK_FLOATING_KERNEL(silu, x / (C(1) + std::exp(-x)))
-DRYDOCK_FLOATING_KERNEL(mish, x* std::tanh(std::log1p(std::exp(x))))
-DRYDOCK_FLOATING_KERNEL(log_sigmoid, std::min(x, C(0)) - std::log1p(std::exp(-std::abs(x))))
+DRYDOCK_FLOATING_KERNEL(sigmoid, vector_math::sigmoid(x))
+DRYDOCK_FLOATING_KERNEL(silu, x / (C(1) + vector_math::exp(-x)))
+DRYDOCK_FLOATING_KERNEL(mish, x* vector_math::tanh(vector_math::log1p(vector_math::exp(x))))
+DRYDOCK_FLOATING_KERNEL(log_sigmoid, std::min(x, C(0)) - vector_math::log1p(vector_math::exp(-std::abs(x))))
 DRYDOCK_FLOATING_KERNEL(hardsigmoid, std::min(std::max(x + C(3), C(0)), C(6)) / C(6))
 DRYDOCK_FLOATING_KERNEL(hardswish, x* std::min(std::max(x + C(3), C(0)), C(6)) / C(6))
 #undef DRYDOCK_FLOATING_KERNEL
@@ -30,20 +31,20 @@ Status log_sigmoid_forward(KernelCall& call) {
     return Status::ok();
   }
   return apply_floating<1>(call, call.output(1), {operand_of(call, 0)},
-                           []<class C>(C x) -> C { return std::exp(-std::abs(x)); });
+                           []<class C>(C x) -> C { return vector_math::exp(-std::abs(x)); });
 }
 
 /// By the error function, as the client's CPU operator: the manual's tanh formula is an approximation of it.
 Status gelu(KernelCall& call) {
   return apply_floating<1>(
-      call, []<class C>(C x) -> C { return x * C(0.5) * (C(1) + std::erf(x * C(std::numbers::sqrt2 / 2))); });
+      call, []<class C>(C x) -> C { return x * C(0.5) * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2))); });
 }
 
 Status gelu_with_approximation(KernelCall& call) {
   if (call.integer(0) == 0) return gelu(call);
   return apply_floating<1>(call, []<class C>(C x) -> C {
     const C inner = C(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + C(0.044715) * x * x * x);
-    return C(0.5) * x * (C(1) + std::tanh(inner));
+    return C(0.5) * x * (C(1) + vector_math::tanh(inner));
   });
 }
 
@@ -53,17 +54,18 @@ Status leaky_relu(KernelCall& call) {
 
 Status elu(KernelCall& call) {
   return apply_floating<4>(call, []<class C>(C x, C alpha, C scale, C input_scale) -> C {
-    return x > 0 ? x * scale : std::expm1(x * input_scale) * alpha * scale;
+    return x > 0 ? x * scale : vector_math::expm1(x * input_scale) * alpha * scale;
   });
 }
 
 Status celu(KernelCall& call) {
-  return apply_floating<2>(call, []<class C>(C x, C alpha) -> C { return x > 0 ? x : alpha * std::expm1(x / alpha); });
+  return apply_floating<2>(
+      call, []<class C>(C x, C alpha) -> C { return x > 0 ? x : alpha * vector_math::expm1(x / alpha); });
 }
 
 Status softplus(KernelCall& call) {
   return apply_floating<3>(call, []<class C>(C x, C beta, C threshold) -> C {
-    return x * beta > threshold ? x : std::log1p(std::exp(x * beta)) / beta;
+    return x * beta > threshold ? x : vector_math::log1p(vector_math::exp(x * beta)) / beta;
   });
 }
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/vector_math.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -54,7 +55,7 @@ C floor_remainder(C a, C b) {
 template <class C>
 C power(C base, C exponent) {
   if constexpr (std::is_floating_point_v<C>) {
-    return std::pow(base, exponent);
+    return vector_math::pow(base, exponent);
   } else {
     if constexpr (std::is_signed_v<C>) {
       if (exponent < 0) {  // an integer power of 1/base: 0 but for bases 1 and -1
@@ -183,7 +184,7 @@ Status atan2(KernelCall& call) {
 Status xlogy(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C x, C y) -> C {
     if (std::isnan(y)) return y;
-    return x == 0 ? C(0) : x * std::log(y);
+    return x == 0 ? C(0) : x * vector_math::log(y);
   });
 }
 
@@ -191,7 +192,7 @@ Status logaddexp(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C a, C b) -> C {
     if (std::isinf(a) && a == b) return a;
     const C top = larger(a, b);
-    return top + std::log1p(std::exp(-std::abs(a - b)));
+    return top + vector_math::log1p(vector_math::exp(-std::abs(a - b)));
   });
 }
 
@@ -199,7 +200,7 @@ Status logaddexp2(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C a, C b) -> C {
     if (std::isinf(a) && a == b) return a;
     const C top = larger(a, b);
-    return top + std::log1p(std::exp2(-std::abs(a - b))) * C(1.4426950408889634);
+    return top + vector_math::log1p(std::exp2(-std::abs(a - b))) * C(1.4426950408889634);
   });
 }
 

@@ -19,7 +19,13 @@ Status clamp_between(KernelCall& call, int lower, int upper) {
   const auto at_most = []<class C>(C value, C limit) { return smaller(value, limit); };
   if (present(lower) && present(upper)) {
     return apply<3>(call, out, {self, operand_of(call, lower), operand_of(call, upper)}, Domain::kCompared,
-                    []<class C>(C value, C low, C high) { return smaller(larger(value, low), high); });
+                    []<class C>(C value, C low, C high) -> C {
+                      // smaller(larger(value, low), high), in a form that the compiler vectorises.
+                      value = value < low ? low : value;
+                      value = value > high ? high : value;
+                      value = is_nan(low) ? low : value;
+                      return is_nan(high) ? high : value;
+                    });
   }
   if (present(lower)) return apply<2>(call, out, {self, operand_of(call, lower)}, Domain::kCompared, at_least);
   if (present(upper)) return apply<2>(call, out, {self, operand_of(call, upper)}, Domain::kCompared, at_most);

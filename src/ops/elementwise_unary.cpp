@@ -3,6 +3,7 @@
 #include <limits>
 #include <numbers>
 
+#include "base/vector_math.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -15,6 +16,20 @@ template <class Op>
 Status any(KernelCall& call, Op op) {
   return apply<1>(call, Domain::kAny, op);
 }
+
+/// The fp32 form is right in a range alone.
+struct Sine {
+  static bool in_range(float x) { return std::abs(x) <= vector_math::kMostAngle; }
+  static float exact(float x) { return std::sin(x); }
+  float operator()(float x) const { return vector_math::sin_in_range(x); }
+  double operator()(double x) const { return std::sin(x); }
+};
+struct Cosine {
+  static bool in_range(float x) { return std::abs(x) <= vector_math::kMostAngle; }
+  static float exact(float x) { return std::cos(x); }
+  float operator()(float x) const { return vector_math::cos_in_range(x); }
+  double operator()(double x) const { return std::cos(x); }
+};
 
 /// Functions that leave integers as they are.
 template <class Op>
@@ -54,7 +69,7 @@ Status sign(KernelCall& call) {
 }
 
 Status relu(KernelCall& call) {
-  return any(call, []<class C>(C value) -> C { return is_nan(value) || value > C(0) ? value : C(0); });
+  return any(call, []<class C>(C value) { return larger(value, C(0)); });
 }
 
 Status ceil(KernelCall& call) {
@@ -108,28 +123,29 @@ Status nan_to_num(KernelCall& call) {
 DRYDOCK_FLOATING_KERNEL(sqrt, std::sqrt(x))
 DRYDOCK_FLOATING_KERNEL(rsqrt, C(1) / std::sqrt(x))
 DRYDOCK_FLOATING_KERNEL(reciprocal, C(1) / x)
-DRYDOCK_FLOATING_KERNEL(exp, std::exp(x))
-DRYDOCK_FLOATING_KERNEL(exp2, std::exp2(x))
-DRYDOCK_FLOATING_KERNEL(expm1, std::expm1(x))
-DRYDOCK_FLOATING_KERNEL(log, std::log(x))
-DRYDOCK_FLOATING_KERNEL(log2, std::log2(x))
-DRYDOCK_FLOATING_KERNEL(log10, std::log10(x))
-DRYDOCK_FLOATING_KERNEL(log1p, std::log1p(x))
-DRYDOCK_FLOATING_KERNEL(sin, std::sin(x))
-DRYDOCK_FLOATING_KERNEL(cos, std::cos(x))
+DRYDOCK_FLOATING_KERNEL(exp, vector_math::exp(x))
+DRYDOCK_FLOATING_KERNEL(exp2, vector_math::exp2(x))
+DRYDOCK_FLOATING_KERNEL(expm1, vector_math::expm1(x))
+DRYDOCK_FLOATING_KERNEL(log, vector_math::log(x))
+DRYDOCK_FLOATING_KERNEL(log2, vector_math::log2(x))
+DRYDOCK_FLOATING_KERNEL(log10, vector_math::log10(x))
+DRYDOCK_FLOATING_KERNEL(log1p, vector_math::log1p(x))
 DRYDOCK_FLOATING_KERNEL(tan, std::tan(x))
 DRYDOCK_FLOATING_KERNEL(asin, std::asin(x))
 DRYDOCK_FLOATING_KERNEL(acos, std::acos(x))
 DRYDOCK_FLOATING_KERNEL(atan, std::atan(x))
 DRYDOCK_FLOATING_KERNEL(sinh, std::sinh(x))
 DRYDOCK_FLOATING_KERNEL(cosh, std::cosh(x))
-DRYDOCK_FLOATING_KERNEL(tanh, std::tanh(x))
+DRYDOCK_FLOATING_KERNEL(tanh, vector_math::tanh(x))
 DRYDOCK_FLOATING_KERNEL(asinh, std::asinh(x))
 DRYDOCK_FLOATING_KERNEL(acosh, std::acosh(x))
 DRYDOCK_FLOATING_KERNEL(atanh, std::atanh(x))
-DRYDOCK_FLOATING_KERNEL(erf, std::erf(x))
+DRYDOCK_FLOATING_KERNEL(erf, vector_math::erf(x))
 DRYDOCK_FLOATING_KERNEL(erfc, std::erfc(x))
 DRYDOCK_FLOATING_KERNEL(sinc, x == C(0) ? C(1) : std::sin(std::numbers::pi_v<C> * x) / (std::numbers::pi_v<C> * x))
 #undef DRYDOCK_FLOATING_KERNEL
+
+Status sin(KernelCall& call) { return apply_floating<1>(call, Sine()); }
+Status cos(KernelCall& call) { return apply_floating<1>(call, Cosine()); }
 
 }  // namespace drydock::ops::kernels

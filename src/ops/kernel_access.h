@@ -4,10 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include "base/instruction_set.h"
 #include "base/status.h"
 #include "ops/kernel_call.h"
 #include "ops/type_promotion.h"
@@ -107,6 +110,12 @@ class StridedWalk {
   bool add(const TensorView& view);
   /// Adds a view with strides of the caller's for each dim, in bytes.
   void add(char* data, const Dims& strides_bytes);
+  /// Lets the walk take the order in which view 0 lies in memory, instead of row-major order. Before the first run.
+  void follow_first_view();
+
+  /// Elements of each view.
+  int64_t numel() const { return dims_.product(); }
+
   /// Calls `run(pointers, strides_bytes, count)` with the views started elsewhere: for walks of one shape at many
   /// places.
   template <class Run>
@@ -116,9 +125,18 @@ class StridedWalk {
   template <class Run>
   void for_each_run(Run&& run);
 
- private:
-  void merge();
+  /// The same for the elements [begin, end) of the walk alone. After merge(), from many threads at once.
+  template <class Run>
+  void for_each_run_in(int64_t begin, int64_t end, Run&& run) const;
 
+  /// Joins adjacent dimensions where all views allow it; the other walks do it themselves.
+  void merge();
+  /// Sizes and strides of the dimensions after merge().
+  const Dims& merged_dims() const { return dims_; }
+  const Dims& merged_strides(int view) const { return strides_[static_cast<size_t>(view)]; }
+  char* start(int view) const { return starts_[static_cast<size_t>(view)]; }
+
+ private:
   bool merged_ = false;
   int view_count_ = 0;
   Dims dims_;
@@ -158,6 +176,45 @@ void StridedWalk::for_each_run_at(const std::array<char*, kMaxViews>& starts, Ru
   }
 }
 
+template <class Run>
+void StridedWalk::for_each_run_in(int64_t begin, int64_t end, Run&& run) const {
+  if (begin >= end) return;
+  const int last = dims_.empty() ? -1 : dims_.size() - 1;
+  const int64_t row = last < 0 ? 1 : dims_[last];
+  std::array<char*, kMaxViews> pointers = starts_;
+  std::array<int64_t, kMaxRank> position{};
+  int64_t rest = begin / row;
+  for (int axis = last - 1; axis >= 0; --axis) {
+    const int64_t at = rest % dims_[axis];
+    rest /= dims_[axis];
+    position[static_cast<size_t>(axis)] = at;
+    for (int view = 0; view < view_count_; ++view) {
+      pointers[static_cast<size_t>(view)] += at * strides_[static_cast<size_t>(view)][axis];
+    }
+  }
+  int64_t skipped = begin % row;
+  for (int64_t left = end - begin; left > 0;) {
+    const int64_t count = std::min(row - skipped, left);
+    std::array<char*, kMaxViews> starts = pointers;
+    for (int view = 0; skipped > 0 && view < view_count_; ++view) {
+      starts[static_cast<size_t>(view)] += skipped * inner_strides_[static_cast<size_t>(view)];
+    }
+    run(static_cast<char* const*>(starts.data()), static_cast<const int64_t*>(inner_strides_.data()), count);
+    left -= count;
+    skipped = 0;
+    for (int axis = last - 1; left > 0 && axis >= 0; --axis) {
+      int64_t& at = position[static_cast<size_t>(axis)];
+      const bool wraps = ++at == dims_[axis];
+      const int64_t steps = wraps ? 1 - at : 1;
+      for (int view = 0; view < view_count_; ++view) {
+        pointers[static_cast<size_t>(view)] += steps * strides_[static_cast<size_t>(view)][axis];
+      }
+      if (!wraps) break;
+      at = 0;
+    }
+  }
+}
+
 /// Elements of `view` (loaded as C) in row-major order of `dims`, to which it is broadcast: `each(value)`.
 template <class C, class Each>
 bool for_each_value(const TensorView& view, Each&& each) {
@@ -175,40 +232,69 @@ bool for_each_value(const TensorView& view, Each&& each) {
   return true;
 }
 
+/// results[k] = op(inputs[0][k], inputs[1][k], ...) for `count` values. The results may be one of the inputs.
+template <class C>
+using MapLoop = void (*)(const void* op, C* results, const C* const* inputs, int64_t count);
+
+enum class MapOrder : uint8_t {
+  kAny,       ///< ranges of elements on many threads, in the order in which they lie in memory
+  kRowMajor,  ///< one element after the other, for operations that keep a state
+};
+
+/// The walk of map_elements, compiled once for all operations.
+template <class C>
+bool map_views(const TensorView& out, std::span<const TensorView* const> inputs, std::span<const DataType> rounds,
+               MapOrder order, MapLoop<C> loop, const void* op);
+
+namespace detail {
+
+template <class C, class Op, size_t... I>
+void map_loop(const void* op_pointer, C* results, const C* const* inputs, int64_t count, std::index_sequence<I...>) {
+  base::vectorized([=] {
+    const Op& op = *static_cast<const Op*>(op_pointer);
+    const std::array<const C*, sizeof...(I)> in = {inputs[I]...};
+    // Operations that are right in a range alone say so, and have an exact() for all else.
+    if constexpr (requires { op.in_range(in[I][0]...); }) {
+      int64_t inside = 0;
+      for (int64_t k = 0; k < count; ++k) inside += op.in_range(in[I][k]...) ? 1 : 0;
+      if (inside < count) {
+        for (int64_t k = 0; k < count; ++k) results[k] = static_cast<C>(op.exact(in[I][k]...));
+        return;
+      }
+    }
+#pragma GCC ivdep
+    for (int64_t k = 0; k < count; ++k) results[k] = static_cast<C>(op(in[I][k]...));
+  });
+}
+
+}  // namespace detail
+
 /// out = op(inputs...) element by element; inputs are broadcast to out. `rounds[i]` is the type through which input i
-/// is rounded after loading, or kUndefined. False if a shape does not fit.
+/// is rounded after loading, or kUndefined. False if a shape does not fit. `op` is called from many threads, in any
+/// order: it must be a function of its arguments alone.
 template <class C, size_t N, class Op>
 bool map_elements(const TensorView& out, const std::array<const TensorView*, N>& inputs,
-                  const std::array<DataType, N>& rounds, Op&& op) {
-  StridedWalk walk(out.dims);
-  if (!walk.add(out)) return false;
-  std::array<Loader<C>, N> loaders{};
-  for (size_t i = 0; i < N; ++i) {
-    if (!walk.add(*inputs[i])) return false;
-    loaders[i] = loader_of<C>(inputs[i]->dtype);
-  }
-  const Storer<C> store = storer_of<C>(out.dtype);
-  walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
-    C buffers[N][kChunk];
-    C results[kChunk];
-    for (int64_t done = 0; done < count; done += kChunk) {
-      const int64_t length = std::min(kChunk, count - done);
-      std::array<const C*, N> values{};
-      for (size_t i = 0; i < N; ++i) {
-        values[i] = loaders[i](pointers[i + 1] + done * strides[i + 1], strides[i + 1], length, buffers[i]);
-        if (rounds[i] == DataType::kUndefined) continue;
-        if (values[i] != buffers[i]) std::copy_n(values[i], length, buffers[i]);
-        round_through<C>(rounds[i], buffers[i], length);
-        values[i] = buffers[i];
-      }
-      [&]<size_t... I>(std::index_sequence<I...>) {
-        for (int64_t k = 0; k < length; ++k) results[k] = static_cast<C>(op(values[I][k]...));
-      }
-      (std::make_index_sequence<N>());
-      store(pointers[0] + done * strides[0], strides[0], length, results);
+                  const std::array<DataType, N>& rounds, const Op& op) {
+  const MapLoop<C> loop = [](const void* pointer, C* results, const C* const* values, int64_t count) {
+    detail::map_loop<C, Op>(pointer, results, values, count, std::make_index_sequence<N>());
+  };
+  return map_views<C>(out, inputs, rounds, MapOrder::kAny, loop, &op);
+}
+
+/// The same in row-major order on one thread, for operations that keep a state.
+template <class C, size_t N, class Op>
+bool map_elements_in_order(const TensorView& out, const std::array<const TensorView*, N>& inputs, Op&& op) {
+  using Plain = std::remove_cvref_t<Op>;
+  const MapLoop<C> loop = [](const void* pointer, C* results, const C* const* values, int64_t count) {
+    Plain& stateful = *static_cast<Plain*>(const_cast<void*>(pointer));
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      for (int64_t k = 0; k < count; ++k) results[k] = static_cast<C>(stateful(values[I][k]...));
     }
-  });
-  return true;
+    (std::make_index_sequence<N>());
+  };
+  std::array<DataType, N> none;
+  none.fill(DataType::kUndefined);
+  return map_views<C>(out, inputs, none, MapOrder::kRowMajor, loop, std::addressof(op));
 }
 
 /// The elements of one view as rows along some of its dimensions: all other dimensions count the rows, in order.
@@ -227,8 +313,20 @@ class Rows {
   /// Row `index` as Cs: either `buffer` (of length() values) or the elements themselves.
   template <class C>
   const C* read(int64_t index, C* buffer) const;
+  /// Elements [begin, end) of the row.
+  template <class C>
+  const C* read(int64_t index, int64_t begin, int64_t end, C* buffer) const;
   template <class C>
   void write(int64_t index, const C* values) const;
+  /// True if the elements of neighbouring rows are dense in memory and those of a row are not, as in the columns of a
+  /// matrix: then groups of rows are faster to reach than single ones.
+  bool interleaved() const { return interleaved_; }
+  /// Elements [begin, end) of `rows` neighbouring rows (none beyond the last outer dimension) of interleaved ones, to
+  /// or from dense rows that begin `pitch` values apart.
+  template <class C>
+  void read_group(int64_t first, int64_t rows, int64_t begin, int64_t end, C* values, int64_t pitch) const;
+  template <class C>
+  void write_group(int64_t first, int64_t rows, const C* values, int64_t pitch) const;
   /// Row `index` = elements of the same type at `from`, `stride_bytes` apart.
   void copy_in(int64_t index, const char* from, int64_t stride_bytes) const;
 
@@ -239,6 +337,7 @@ class Rows {
 
   DataType dtype_;
   char* data_;
+  bool interleaved_ = false;
   Dims outer_, outer_strides_;  // strides in bytes
   Dims inner_, inner_strides_;
 };
@@ -309,6 +408,59 @@ const C* Rows::read(int64_t row, C* buffer) const {
     next += count;
   });
   return first;
+}
+
+template <class C>
+const C* Rows::read(int64_t row, int64_t begin, int64_t end, C* buffer) const {
+  const Loader<C> load = loader_of<C>(dtype_);
+  if (inner_.size() <= 1) {
+    const int64_t stride = inner_.empty() ? 0 : inner_strides_[0];
+    return load(start_of(row) + begin * stride, stride, end - begin, buffer);
+  }
+  StridedWalk walk(inner_);
+  walk.add(start_of(row), inner_strides_);
+  walk.merge();
+  C* next = buffer;
+  walk.for_each_run_in(begin, end, [&](char* const* pointers, const int64_t* strides, int64_t count) {
+    const C* values = load(pointers[0], strides[0], count, next);
+    if (values != next) std::copy_n(values, count, next);
+    next += count;
+  });
+  return buffer;
+}
+
+template <class C>
+void Rows::read_group(int64_t first, int64_t rows, int64_t begin, int64_t end, C* values, int64_t pitch) const {
+  constexpr int64_t kMost = 16;
+  const Loader<C> load = loader_of<C>(dtype_);
+  const int64_t size = bytes_of(dtype_, 1);
+  const int64_t step = inner_strides_[0];
+  const char* from = start_of(first) + begin * step;
+  for (int64_t k = 0; k < end - begin; ++k, from += step) {
+    for (int64_t done = 0; done < rows; done += kMost) {
+      std::array<C, kMost> buffer;
+      const int64_t count = std::min(kMost, rows - done);
+      const C* column = load(from + done * size, size, count, buffer.data());
+      for (int64_t row = 0; row < count; ++row) values[(done + row) * pitch + k] = column[row];
+    }
+  }
+}
+
+template <class C>
+void Rows::write_group(int64_t first, int64_t rows, const C* values, int64_t pitch) const {
+  constexpr int64_t kMost = 16;
+  const Storer<C> store = storer_of<C>(dtype_);
+  const int64_t size = bytes_of(dtype_, 1);
+  const int64_t step = inner_strides_[0];
+  char* to = start_of(first);
+  for (int64_t k = 0; k < length(); ++k, to += step) {
+    for (int64_t done = 0; done < rows; done += kMost) {
+      std::array<C, kMost> column;
+      const int64_t count = std::min(kMost, rows - done);
+      for (int64_t row = 0; row < count; ++row) column[static_cast<size_t>(row)] = values[(done + row) * pitch + k];
+      store(to + done * size, size, count, column.data());
+    }
+  }
 }
 
 template <class C>

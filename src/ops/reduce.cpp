@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/vector_math.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -35,6 +36,23 @@ Status prepare(const KernelCall& call, Dims* axes) {
   return axes_of(call, call.ints(0), call.operand(0).dims.size(), axes);
 }
 
+constexpr auto kAsItIs = [](auto folded, int64_t) { return folded; };
+
+template <class A, class Term>
+struct Sum {
+  Term term;
+  template <class C>
+  A part(const C* values, int64_t count, int64_t) const {
+    return sum_of_terms<A>(values, count, term);
+  }
+  A join(A a, A b) const { return wrapping_add<A>(a, b); }
+};
+
+template <class A, class Term>
+Sum<A, Term> sum(Term term) {
+  return {term};
+}
+
 /// Elements are converted to the type of the result before they are summed, as PyTorch does with dtype=.
 template <class Term>
 Status sum_terms(KernelCall& call, Term term) {
@@ -42,96 +60,168 @@ Status sum_terms(KernelCall& call, Term term) {
   DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
   return with_compute_type(compute_type_of(call.output(0).dtype), [&]<class C>() {
     using A = Accumulator<C>;
-    return reduce<C, A>(call, axes, 0, [&](const C* values, int64_t count) {
-      A total = 0;
-      for (int64_t k = 0; k < count; ++k) total = wrapping_add<A>(total, term(static_cast<A>(values[k])));
-      return total;
-    });
+    return reduce<C, A, A>(call, axes, 0, sum<A>(term), kAsItIs);
   });
 }
+
+struct Product {
+  template <class C>
+  Accumulator<C> part(const C* values, int64_t count, int64_t) const {
+    using A = Accumulator<C>;
+    A total = 1;
+    for (int64_t k = 0; k < count; ++k) total = wrapping_multiply<A>(total, static_cast<A>(values[k]));
+    return total;
+  }
+  template <class A>
+  A join(A a, A b) const {
+    return wrapping_multiply<A>(a, b);
+  }
+};
 
 Status product_over(KernelCall& call, const Dims& axes) {
   return with_compute_type(compute_type_of(call.output(0).dtype), [&]<class C>() {
     using A = Accumulator<C>;
-    return reduce<C, A>(call, axes, 0, [](const C* values, int64_t count) {
-      A total = 1;
-      for (int64_t k = 0; k < count; ++k) total = wrapping_multiply<A>(total, static_cast<A>(values[k]));
-      return total;
-    });
+    return reduce<C, A, A>(call, axes, 0, Product(), kAsItIs);
   });
 }
 
-double vector_norm(const double* values, int64_t count, double p) {
-  double total = 0;
-  if (p == 0) {
-    for (int64_t k = 0; k < count; ++k) total += values[k] != 0 ? 1 : 0;
-    return total;
+/// Runs with the floating type that holds the operand's values: fp32 for fp32 and less, else fp64.
+template <class Body>
+Status with_operand_type(const KernelCall& call, Body&& body) {
+  const bool narrow = compute_type_of(call.operand(0).dtype) == ComputeType::kFloat;
+  return narrow ? body.template operator()<float>() : body.template operator()<double>();
+}
+
+/// The largest or the smallest magnitude; NaN wins.
+struct ExtremeMagnitude {
+  bool largest;
+  template <class C>
+  double part(const C* values, int64_t count, int64_t) const {
+    double best = count > 0 ? std::abs(static_cast<double>(values[0])) : 0.0;
+    for (int64_t k = 1; k < count; ++k) best = join(best, std::abs(static_cast<double>(values[k])));
+    return best;
   }
+  double join(double a, double b) const { return largest ? larger(b, a) : smaller(b, a); }
+};
+
+Status vector_norm(KernelCall& call, const Dims& axes, double p) {
+  const auto sum_up = [&](auto term, auto finish) {
+    return reduce<double, double, double>(call, axes, 0, sum<double>(term), finish);
+  };
+  const auto magnitude = [](double value) { return value < 0 ? -value : value; };
+  if (p == 0) return sum_up([](double value) { return value != 0 ? 1.0 : 0.0; }, kAsItIs);
   // torch_npu spells an infinite order as the largest int too.
   if (std::isinf(p) || std::abs(p) >= std::numeric_limits<int32_t>::max()) {
-    if (count > 0) total = std::abs(values[0]);
-    for (int64_t k = 1; k < count; ++k) {
-      total = p > 0 ? larger(std::abs(values[k]), total) : smaller(std::abs(values[k]), total);
-    }
-    return total;
+    return reduce<double, double, double>(call, axes, 0, ExtremeMagnitude{p > 0}, kAsItIs);
   }
-  if (p == 1) {
-    for (int64_t k = 0; k < count; ++k) total += std::abs(values[k]);
-    return total;
-  }
+  if (p == 1) return sum_up(magnitude, kAsItIs);
   if (p == 2) {
-    for (int64_t k = 0; k < count; ++k) total += values[k] * values[k];
-    return std::sqrt(total);
+    return sum_up([](double value) { return value * value; }, [](double total, int64_t) { return std::sqrt(total); });
   }
-  for (int64_t k = 0; k < count; ++k) total += std::pow(std::abs(values[k]), p);
-  return std::pow(total, 1 / p);
+  return sum_up([p, magnitude](double value) { return std::pow(magnitude(value), p); },
+                [p](double total, int64_t) { return std::pow(total, 1 / p); });
 }
+
+/// Whether any value has the truth `decided`.
+struct AnyOfTruth {
+  bool decided;
+  template <class C>
+  int64_t part(const C* values, int64_t count, int64_t) const {
+    int64_t found = 0;
+    base::vectorized([&found, values, count, wanted = decided] {
+      int64_t hits = 0;
+      for (int64_t k = 0; k < count; ++k) hits += (values[k] != C(0)) == wanted ? 1 : 0;
+      found = hits;
+    });
+    return found != 0 ? 1 : 0;
+  }
+  int64_t join(int64_t a, int64_t b) const { return a | b; }
+};
 
 /// `decided`: the truth of an element that settles the answer.
 Status quantifier(KernelCall& call, bool decided) {
   Dims axes;
   DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
   return with_compute_type(compute_type_of(call.operand(0).dtype), [&]<class C>() {
-    return reduce<C, int64_t>(call, axes, 0, [decided](const C* values, int64_t count) {
-      for (int64_t k = 0; k < count; ++k) {
-        if ((values[k] != C(0)) == decided) return decided ? 1 : 0;
-      }
-      return decided ? 0 : 1;
-    });
+    return reduce<C, int64_t, int64_t>(call, axes, 0, AnyOfTruth{decided},
+                                       [decided](int64_t found, int64_t) { return (found != 0) == decided ? 1 : 0; });
   });
 }
 
+/// Mean and sum of squared deviations, joined without a loss of digits.
 struct Moments {
-  double mean;
-  double variance;
+  double count = 0;
+  double mean = 0;
+  double squares = 0;
 };
 
-Moments moments_of(const double* values, int64_t count, int64_t correction) {
-  double mean = 0;
-  for (int64_t k = 0; k < count; ++k) mean += values[k];
-  mean /= static_cast<double>(count);
-  double squares = 0;
-  for (int64_t k = 0; k < count; ++k) squares += (values[k] - mean) * (values[k] - mean);
-  const double degrees = std::max(0.0, static_cast<double>(count) - static_cast<double>(correction));
-  return {mean, squares / degrees};
-}
+struct Deviation {
+  template <class C>
+  Moments part(const C* values, int64_t count, int64_t) const {
+    if (count <= 0) return {};
+    const double size = static_cast<double>(count);
+    const double mean = sum_of_terms<double>(values, count, [](double value) { return value; }) / size;
+    const double squares =
+        sum_of_terms<double>(values, count, [mean](double value) { return (value - mean) * (value - mean); });
+    return {size, mean, squares};
+  }
+  Moments join(const Moments& a, const Moments& b) const {
+    const double count = a.count + b.count;
+    const double apart = b.mean - a.mean;
+    return {count, a.mean + apart * (b.count / count),
+            a.squares + b.squares + apart * apart * (a.count * b.count / count)};
+  }
+};
 
-/// Writes root or variance to output 0, the mean to output 1 if there is one. The correction is the integer argument.
-Status spread(KernelCall& call, bool root) {
+/// Writes root or variance to output `spread_output`, the mean to `mean_output` unless that is -1. The correction is
+/// the integer argument.
+Status write_spread(KernelCall& call, bool root, int spread_output, int mean_output) {
   Dims axes;
   DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
+  const double correction = static_cast<double>(call.integer(0));
   const Rows rows(call.operand(0), axes);
-  const int64_t correction = call.integer(0);
-  const auto spreads = fold_rows<double, double>(rows, [&](const double* values, int64_t count) {
-    const double variance = moments_of(values, count, correction).variance;
-    return root ? std::sqrt(variance) : variance;
-  });
-  DRYDOCK_RETURN_IF_ERROR(write_all(call, call.output(0), spreads));
-  if (call.output_count() < 2) return Status::ok();
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 2));
-  return reduce<double, double>(
-      call, axes, 1, [&](const double* values, int64_t count) { return moments_of(values, count, correction).mean; });
+  const Deviation deviation;
+  const std::vector<Moments> moments = fold_rows_in_parts(rows, PlainFold<double, Moments>(deviation));
+  std::vector<double> spreads, means;
+  for (const Moments& each : moments) {
+    const double variance = each.count == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                            : each.squares / std::max(0.0, each.count - correction);
+    spreads.push_back(root ? std::sqrt(variance) : variance);
+    means.push_back(each.count == 0 ? std::numeric_limits<double>::quiet_NaN() : each.mean);
+  }
+  DRYDOCK_RETURN_IF_ERROR(write_all(call, call.output(spread_output), spreads));
+  return mean_output < 0 ? Status::ok() : write_all(call, call.output(mean_output), means);
 }
+
+Status spread(KernelCall& call, bool root) {
+  const bool with_mean = call.output_count() > 1;
+  if (with_mean) DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 2));
+  return write_spread(call, root, 0, with_mean ? 1 : -1);
+}
+
+/// Sum of exponentials relative to the largest value.
+struct ExponentialSum {
+  struct Total {
+    double top = -std::numeric_limits<double>::infinity();
+    double sum = 0;
+  };
+  template <class C>
+  Total part(const C* values, int64_t count, int64_t) const {
+    const C top = largest_number(values, count);
+    if (std::isinf(top)) {  // nothing, or infinite: the sum is only needed for NaN
+      return {static_cast<double>(top),
+              sum_of_terms<double>(values, count, [](double v) { return is_nan(v) ? v : 0; })};
+    }
+    return {static_cast<double>(top), sum_of_terms<double>(values, count, [top](double value) {
+              return static_cast<double>(vector_math::exp(static_cast<C>(value) - top));
+            })};
+  }
+  Total join(const Total& a, const Total& b) const {
+    const double top = std::max(a.top, b.top);
+    if (std::isinf(top)) return {top, a.sum + b.sum};
+    return {top, a.sum * std::exp(a.top - top) + b.sum * std::exp(b.top - top)};
+  }
+};
 
 }  // namespace
 
@@ -146,10 +236,9 @@ Status reduce_nansum(KernelCall& call) {
 Status mean(KernelCall& call) {
   Dims axes;
   DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
-  return reduce<double, double>(call, axes, 0, [](const double* values, int64_t count) {
-    double total = 0;
-    for (int64_t k = 0; k < count; ++k) total += values[k];
-    return total / static_cast<double>(count);
+  return with_operand_type(call, [&]<class C>() {
+    return reduce<C, double, double>(call, axes, 0, sum<double>([](double value) { return value; }),
+                                     [](double total, int64_t count) { return total / static_cast<double>(count); });
   });
 }
 
@@ -172,20 +261,17 @@ Status norm(KernelCall& call) {
   Dims axes;
   DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
   const double p = scalar_or(call, 1, 2.0);
-  return reduce<double, double>(call, axes, 0,
-                                [p](const double* values, int64_t count) { return vector_norm(values, count, p); });
+  return vector_norm(call, axes, p);
 }
 
 Status logsumexp(KernelCall& call) {
   Dims axes;
   DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
-  return reduce<double, double>(call, axes, 0, [](const double* values, int64_t count) {
-    double top = -std::numeric_limits<double>::infinity();
-    for (int64_t k = 0; k < count; ++k) top = larger(values[k], top);
-    if (std::isinf(top)) return top;
-    double total = 0;
-    for (int64_t k = 0; k < count; ++k) total += std::exp(values[k] - top);
-    return top + std::log(total);
+  return with_operand_type(call, [&]<class C>() {
+    return reduce<C, ExponentialSum::Total, double>(
+        call, axes, 0, ExponentialSum(), [](const ExponentialSum::Total& total, int64_t) {
+          return std::isinf(total.top) ? total.top + total.sum : total.top + std::log(total.sum);
+        });
   });
 }
 

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
+#include "base/instruction_set.h"
+#include "ops/elementwise.h"
 #include "ops/kernel_access.h"
+#include "ops/row_loops.h"
 
 // Reductions see their operand as rows (the elements that become one), each in contiguous compute values.
 
@@ -20,22 +24,63 @@ Status write_all(const KernelCall& call, const TensorView& out, const std::vecto
   return Status::ok();
 }
 
-/// result[i] = fold(row i, its length), with rows read as C.
-template <class C, class R, class Fold>
-std::vector<R> fold_rows(const Rows& rows, Fold&& fold) {
-  std::vector<C> buffer(static_cast<size_t>(rows.length()));
-  std::vector<R> results(static_cast<size_t>(rows.count()));
+/// output(`output`) = finish(fold over `axes` of operand(0), elements of a row), with rows read as C and folded in
+/// parts (row_loops.h).
+template <class C, class A, class R, class Fold, class Finish>
+Status reduce(const KernelCall& call, const Dims& axes, int output, const Fold& fold, Finish&& finish) {
+  const Rows rows(call.operand(0), axes);
+  const std::vector<A> folded = fold_rows_in_parts(rows, PlainFold<C, A>(fold));
+  std::vector<R> results(folded.size());
   for (size_t row = 0; row < results.size(); ++row) {
-    const C* values = rows.length() == 0 ? buffer.data() : rows.read<C>(static_cast<int64_t>(row), buffer.data());
-    results[row] = static_cast<R>(fold(values, rows.length()));
+    results[row] = static_cast<R>(finish(folded[row], rows.length()));
   }
-  return results;
+  return write_all<R>(call, call.output(output), results);
 }
 
-/// output(`output`) = fold over `axes` of operand(0).
-template <class C, class R, class Fold>
-Status reduce(const KernelCall& call, const Dims& axes, int output, Fold&& fold) {
-  return write_all<R>(call, call.output(output), fold_rows<C, R>(Rows(call.operand(0), axes), fold));
+/// Sum of `term(value)` in 32 lanes, which are added up in one order always.
+template <class A, class C, class Term>
+A sum_of_terms(const C* values, int64_t count, Term term) {
+  A total = 0;
+  base::vectorized([&total, values, count, term] {
+    constexpr int64_t kLanes = 32;
+    A lanes[kLanes] = {};
+    int64_t k = 0;
+    for (; k + kLanes <= count; k += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = wrapping_add<A>(lanes[lane], term(static_cast<A>(values[k + lane])));
+      }
+    }
+    for (int64_t lane = 0; k < count; ++k, ++lane) {
+      lanes[lane] = wrapping_add<A>(lanes[lane], term(static_cast<A>(values[k])));
+    }
+    for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+      for (int64_t lane = 0; lane < width; ++lane) lanes[lane] = wrapping_add<A>(lanes[lane], lanes[lane + width]);
+    }
+    total = lanes[0];
+  });
+  return total;
+}
+
+/// The largest of all values that are no NaN; minus infinity of none.
+template <class C>
+C largest_number(const C* values, int64_t count) {
+  C top = -std::numeric_limits<C>::infinity();
+  base::vectorized([&top, values, count] {
+    constexpr int64_t kLanes = 32;
+    C lanes[kLanes];
+    for (C& lane : lanes) lane = -std::numeric_limits<C>::infinity();
+    int64_t k = 0;
+    for (; k + kLanes <= count; k += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = values[k + lane] > lanes[lane] ? values[k + lane] : lanes[lane];
+      }
+    }
+    C best = -std::numeric_limits<C>::infinity();
+    for (; k < count; ++k) best = values[k] > best ? values[k] : best;
+    for (C lane : lanes) best = lane > best ? lane : best;
+    top = best;
+  });
+  return top;
 }
 
 /// The axis of an operator with one dim, as a list; rank 0 has none.

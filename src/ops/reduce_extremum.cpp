@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 #include "ops/reduce.h"
@@ -7,15 +10,74 @@
 namespace drydock::ops::kernels {
 namespace {
 
-template <bool Largest, class C>
-int64_t place_of_extremum(const C* values, int64_t count) {
-  int64_t place = 0;
-  for (int64_t k = 1; k < count && !is_nan(values[place]); ++k) {
-    const bool better = Largest ? values[k] > values[place] : values[k] < values[place];
-    if (better || is_nan(values[k])) place = k;
+template <class C>
+struct Extreme {
+  C value;
+  int64_t place;
+};
+
+/// Place of the first value that is `wanted`, or NaN if that is; there is one.
+template <class C>
+int64_t place_of(const C* values, int64_t count, C wanted) {
+  constexpr int64_t kBlock = 64;
+  const auto matches = [wanted](C value) { return is_nan(wanted) ? is_nan(value) : value == wanted; };
+  for (int64_t start = 0;; start += kBlock) {
+    const int64_t length = std::min(kBlock, count - start);
+    int64_t found = 0;
+    base::vectorized([&found, values, start, length, matches] {
+      int64_t hits = 0;
+      for (int64_t k = 0; k < length; ++k) hits += matches(values[start + k]) ? 1 : 0;
+      found = hits;
+    });
+    if (found == 0 && start + length < count) continue;
+    int64_t place = start;
+    while (place + 1 < count && !matches(values[place])) ++place;
+    return place;
   }
-  return place;
 }
+
+template <bool Largest>
+struct FirstExtreme {
+  template <class C>
+  Extreme<C> part(const C* values, int64_t count, int64_t start) const {
+    C best = values[0];
+    bool has_nan = false;
+    base::vectorized([&best, &has_nan, values, count] {
+      constexpr int64_t kLanes = 32;
+      C lanes[kLanes];
+      int64_t nans = 0;
+      for (C& lane : lanes) lane = values[0];
+      int64_t k = 0;
+      for (; k + kLanes <= count; k += kLanes) {
+        for (int64_t lane = 0; lane < kLanes; ++lane) {
+          const C value = values[k + lane];
+          lanes[lane] = (Largest ? value > lanes[lane] : value < lanes[lane]) ? value : lanes[lane];
+        }
+        if constexpr (std::is_floating_point_v<C>) {
+          for (int64_t lane = 0; lane < kLanes; ++lane) nans += is_nan(values[k + lane]) ? 1 : 0;
+        }
+      }
+      C extreme = values[0];
+      for (; k < count; ++k) {
+        extreme = (Largest ? values[k] > extreme : values[k] < extreme) ? values[k] : extreme;
+        nans += is_nan(values[k]) ? 1 : 0;
+      }
+      for (C lane : lanes) extreme = (Largest ? lane > extreme : lane < extreme) ? lane : extreme;
+      best = extreme;
+      has_nan = nans > 0;
+    });
+    if constexpr (std::is_floating_point_v<C>) {
+      if (has_nan) best = std::numeric_limits<C>::quiet_NaN();
+    }
+    const int64_t place = place_of(values, count, best);
+    return {values[place], start + place};
+  }
+  template <class C>
+  Extreme<C> join(const Extreme<C>& a, const Extreme<C>& b) const {
+    if (is_nan(a.value)) return a;
+    return is_nan(b.value) || (Largest ? b.value > a.value : b.value < a.value) ? b : a;
+  }
+};
 
 /// Values of the extremum over `axes` into `value_output`, places into `place_output`; -1 for neither.
 template <bool Largest>
@@ -23,13 +85,13 @@ Status extremum(KernelCall& call, const Dims& axes, int value_output, int place_
   const Rows rows(call.operand(0), axes);
   DRYDOCK_RETURN_IF_ERROR(expect_rows_not_empty(call, rows));
   return with_compute_type(compute_type_of(call.operand(0).dtype), [&]<class C>() {
-    std::vector<C> buffer(static_cast<size_t>(rows.length()));
-    std::vector<C> values(static_cast<size_t>(rows.count()));
-    std::vector<int64_t> places(values.size());
-    for (size_t row = 0; row < values.size(); ++row) {
-      const C* read = rows.read<C>(static_cast<int64_t>(row), buffer.data());
-      places[row] = place_of_extremum<Largest>(read, rows.length());
-      values[row] = read[places[row]];
+    const FirstExtreme<Largest> first;
+    const std::vector<Extreme<C>> extremes = fold_rows_in_parts(rows, PlainFold<C, Extreme<C>>(first));
+    std::vector<C> values(extremes.size());
+    std::vector<int64_t> places(extremes.size());
+    for (size_t row = 0; row < extremes.size(); ++row) {
+      values[row] = extremes[row].value;
+      places[row] = extremes[row].place;
     }
     if (value_output >= 0) DRYDOCK_RETURN_IF_ERROR(write_all(call, call.output(value_output), values));
     if (place_output >= 0) DRYDOCK_RETURN_IF_ERROR(write_all(call, call.output(place_output), places));

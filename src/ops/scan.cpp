@@ -20,17 +20,13 @@ Status accumulate(KernelCall& call, int64_t dim, int start, Next next) {
   const Rows to(out, axes);
   return with_compute_type(compute_type_of(out.dtype), [&]<class C>() {
     using A = std::conditional_t<std::is_floating_point_v<C>, double, C>;
-    std::vector<C> buffer(static_cast<size_t>(from.length()));
-    std::vector<C> results(buffer.size());
-    for (int64_t row = 0; row < from.count(); ++row) {
-      const C* values = from.read<C>(row, buffer.data());
+    transform_rows<C, C>(from, to, [&](int64_t, const C* values, C* results) {
       A total = static_cast<A>(start);
-      for (size_t k = 0; k < results.size(); ++k) {
+      for (int64_t k = 0; k < from.length(); ++k) {
         total = next(total, static_cast<A>(values[k]));
         results[k] = static_cast<C>(total);
       }
-      to.write<C>(row, results.data());
-    }
+    });
     return Status::ok();
   });
 }
@@ -50,11 +46,9 @@ Status running_extremum(KernelCall& call) {
   const Rows values_out(call.output(0), axes);
   const Rows places_out(call.output(1), axes);
   return with_compute_type(compute_type_of(self.dtype), [&]<class C>() {
-    std::vector<C> buffer(static_cast<size_t>(from.length()));
-    std::vector<C> values(buffer.size());
-    std::vector<int64_t> places(buffer.size());
-    for (int64_t row = 0; row < from.count(); ++row) {
-      const C* read = from.read<C>(row, buffer.data());
+    for_each_row<C>(from, [&](int64_t row, const C* read) {
+      std::vector<C> values(static_cast<size_t>(from.length()));
+      std::vector<int64_t> places(values.size());
       size_t place = 0;
       for (size_t k = 0; k < values.size(); ++k) {
         const bool as_good = Largest ? read[k] >= read[place] : read[k] <= read[place];
@@ -64,7 +58,7 @@ Status running_extremum(KernelCall& call) {
       }
       values_out.write<C>(row, values.data());
       places_out.write<int64_t>(row, places.data());
-    }
+    });
     return Status::ok();
   });
 }

@@ -1,5 +1,6 @@
 #include "ops/sort.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/kernel_call.h"
@@ -29,15 +30,17 @@ Status write_sorted(KernelCall& call, int64_t dim, bool descending, int64_t kept
   }
   if (kept == 0) return Status::ok();
   return with_compute_type(compute_type_of(self.dtype), [&]<class C>() {
-    std::vector<C> buffer(static_cast<size_t>(rows.length()));
-    std::vector<C> values(static_cast<size_t>(kept));
-    for (int64_t row = 0; row < rows.count(); ++row) {
-      const C* read = rows.read<C>(row, buffer.data());
-      const std::vector<int64_t> places = sorted_places(read, rows.length(), descending);
-      for (size_t k = 0; k < values.size(); ++k) values[k] = read[places[k]];
+    for_each_row<C>(rows, [&](int64_t row, const C* read) {
+      const auto items = smallest_items(read, rows.length(), descending, kept);
+      std::vector<C> values(items.size());
+      std::vector<int64_t> places(items.size());
+      for (size_t k = 0; k < items.size(); ++k) {
+        places[k] = items[k].place();
+        values[k] = read[places[k]];
+      }
       values_out.write<C>(row, values.data());
       places_out.write<int64_t>(row, places.data());
-    }
+    });
     return Status::ok();
   });
 }
@@ -49,22 +52,21 @@ Status write_ranked(KernelCall& call, const Dims& axes, bool with_places, RankOf
   const Rows rows(call.operand(0), axes);
   DRYDOCK_RETURN_IF_ERROR(expect_rows_not_empty(call, rows));
   return with_compute_type(compute_type_of(call.operand(0).dtype), [&]<class C>() {
-    std::vector<C> buffer(static_cast<size_t>(rows.length()));
     std::vector<C> values(static_cast<size_t>(rows.count()));
     std::vector<int64_t> places(values.size());
-    for (size_t row = 0; row < values.size(); ++row) {
-      const C* read = rows.read<C>(static_cast<int64_t>(row), buffer.data());
-      const std::vector<int64_t> sorted = sorted_places(read, rows.length(), false);
+    for_each_row<C>(rows, [&](int64_t row, const C* read) {
       const int64_t rank = rank_of(read, rows.length());
       int64_t place = 0;
       if (rank >= 0) {
-        place = sorted[static_cast<size_t>(rank)];
+        auto items = sort_items(read, rows.length(), false);
+        std::nth_element(items.begin(), items.begin() + rank, items.end());
+        place = items[static_cast<size_t>(rank)].place();
       } else {
         while (place + 1 < rows.length() && !is_nan(read[place])) ++place;
       }
-      values[row] = read[place];
-      places[row] = place;
-    }
+      values[static_cast<size_t>(row)] = read[place];
+      places[static_cast<size_t>(row)] = place;
+    });
     DRYDOCK_RETURN_IF_ERROR(write_all(call, call.output(0), values));
     return with_places ? write_all(call, call.output(1), places) : Status::ok();
   });
