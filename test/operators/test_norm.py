@@ -230,3 +230,48 @@ def test_parts_of_synchronised_batch_norm():
     (expected_gradient,) = torch.autograd.grad(expected, leaf_x, gradient)
     torch.testing.assert_close(got.cpu(), expected_gradient, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(sum(part[3] for part in parts).cpu(), gradient.sum((0, 2)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_transform_bias_rescale_qkv(check, dtype):
+    def reference(qkv, bias, heads):
+        parts = (qkv.float() + bias.float()).reshape(2, 5, 3, heads, 8).permute(2, 0, 3, 1, 4)
+        return tuple(part.to(dtype).contiguous() for part in (parts[0] / 8**0.5, parts[1], parts[2]))
+
+    check(
+        torch.ops.aten._transform_bias_rescale_qkv,
+        torch.randn(2, 5, 3 * 2 * 8).to(dtype),
+        torch.randn(3 * 2 * 8).to(dtype),
+        2,
+        reference=reference,
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 128), (5, 4, 128)])
+def test_hyper_connection(check, shape):
+    lead = shape[:-2]
+
+    def reference(x, mixing, layer, gates):
+        mixed = mixing.transpose(-1, -2) @ x.float() + gates.unsqueeze(-1) * layer.float().unsqueeze(-2)
+        return mixed.to(x.dtype)
+
+    check(
+        torch_npu.npu_mhc_post,
+        leaf(*shape, dtype=torch.bfloat16),
+        leaf(*lead, 4, 4),
+        leaf(*lead, 128, dtype=torch.bfloat16),
+        leaf(*lead, 4),
+        reference=reference,
+        rtol=2e-2,
+        atol=5e-2,
+    )
+
+
+def test_add_rms_norm_in_place_and_with_a_cast(check):
+    def reference(x1, x2, gamma):
+        total = x1.float() + x2.float()
+        y, rstd = rms_norm(total, gamma)
+        return y, y.half(), rstd, total.half()
+
+    x1, x2, gamma = (torch.randn(*shape).half() for shape in ((3, 4, 24), (3, 4, 24), (24,)))
+    check(torch_npu.npu_add_rms_norm_cast, x1, x2, gamma, reference=reference, rtol=2e-3, atol=1e-3)
