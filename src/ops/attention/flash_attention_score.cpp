@@ -55,14 +55,21 @@ Status forward(const KernelCall& call) {
     }
   }
   if (flash.is_empty()) return Status::ok();
-  PackedForward(flash).attend_to(flash, [&](int64_t sequence, int64_t head, int64_t first, int64_t count,
-                                            ConstBlock rows, const float* maxima, const float* sums) {
+  const WriteResults write = [&](int64_t sequence, int64_t head, int64_t first, int64_t count, ConstBlock rows,
+                                 const float* maxima, const float* sums) {
     write_rows(results, flash.batch_of(sequence), head, flash.first_query(sequence) + first, count, rows);
     for (int64_t q = 0; q < count; ++q) {
       write_statistic(flash.statistic(maxima_out, sequence, head, first + q), maxima[q]);
       write_statistic(flash.statistic(sums_out, sequence, head, first + q), sums[q]);
     }
-  });
+  };
+  const Problem& problem = flash.problem();
+  if (has_few_queries(problem)) {
+    attend_few(problem, pack_queries(problem, problem.key_width, flash.reader_of_queries(flash.queries())),
+               flash.reader_of_keys(flash.keys()), flash.reader_of_keys(TwoPartRows{flash.values(), {}}), write);
+  } else {
+    PackedForward(flash).attend_to(flash, write);
+  }
   return Status::ok();
 }
 

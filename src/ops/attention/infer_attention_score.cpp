@@ -96,7 +96,7 @@ Status InferAttentionCall::run() const {
           read_rows(query_rope_, batch_of(sequence), head, start, count, {rows.data + queries_.width, rows.stride});
         }
       });
-  const auto reader = [&](const KeyCache& cache, const KeyCache* more) {
+  const auto reader = [&](const KeyCache& cache, const KeyCache* more) -> ReadRows {
     return [this, &cache, more](int64_t sequence, int64_t head, int64_t first, int64_t count, Block rows) {
       const int64_t start = key_starts_[static_cast<size_t>(sequence)];
       for (int64_t row = 0; row < count; ++row) {
@@ -106,11 +106,19 @@ Status InferAttentionCall::run() const {
       }
     };
   };
-  const PackedRows keys = pack_keys(problem_, problem_.key_width, reader(keys_, has_rope_ ? &key_rope_ : nullptr));
-  const PackedRows values = pack_keys(problem_, problem_.value_width, reader(values_, nullptr));
-  attend(problem_, queries, PackedColumns(problem_, problem_.key_width, keys), values,
-         [&](int64_t sequence, int64_t head, int64_t first, int64_t count, ConstBlock rows, const float* maxima,
-             const float* sums) { write_results(sequence, head, first, count, rows, maxima, sums); });
+  const ReadRows read_keys = reader(keys_, has_rope_ ? &key_rope_ : nullptr);
+  const ReadRows read_values = reader(values_, nullptr);
+  const WriteResults write = [&](int64_t sequence, int64_t head, int64_t first, int64_t count, ConstBlock rows,
+                                 const float* maxima, const float* sums) {
+    write_results(sequence, head, first, count, rows, maxima, sums);
+  };
+  if (has_few_queries(problem_)) {
+    attend_few(problem_, queries, read_keys, read_values, write);
+    return Status::ok();
+  }
+  const PackedRows keys = pack_keys(problem_, problem_.key_width, read_keys);
+  const PackedRows values = pack_keys(problem_, problem_.value_width, read_values);
+  attend(problem_, queries, PackedColumns(problem_, problem_.key_width, keys), values, write);
   return Status::ok();
 }
 

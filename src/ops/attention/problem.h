@@ -145,6 +145,12 @@ void keep_factors(const Problem& problem, const Sequence& sequence, int64_t head
 void attend(const Problem& problem, const PackedRows& queries, const PackedColumns& keys, const PackedRows& values,
             const WriteResults& write);
 
+/// True if every key head has few queries and there is no dropout: attend_few is then the faster way.
+bool has_few_queries(const Problem& problem);
+/// The same as attend, with keys and values as they are read. The reader leaves the padding of rows alone.
+void attend_few(const Problem& problem, const PackedRows& queries, const ReadRows& read_keys,
+                const ReadRows& read_values, const WriteResults& write);
+
 /// What the backward pass has of the forward one: by query_row.
 struct ForwardState {
   PackedRows queries, keys, values, gradients;  ///< gradients of the results
