@@ -8,6 +8,9 @@ test/conformance/opinfo_client.csv: an entry (or * for all), what is different, 
     wide             results of float16 or bfloat16 come as float32, and are compared as such
     empty            shapes of results without elements are not compared
     within REL ABS   values agree within this relative and absolute tolerance
+    within16 REL ABS the same, for 16-bit dtypes only
+
+Rows of an entry are applied in their order: of results that are left out, the last comes first.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ def read(path: Path = PATH) -> Table:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             what, *arguments = row["what"].split()
-            count = {"result": 1, "gradient": 1, "narrow": 0, "wide": 0, "empty": 0, "within": 2}.get(what)
+            count = {"result": 1, "gradient": 1, "narrow": 0, "wide": 0, "empty": 0, "within": 2, "within16": 2}.get(
+                what
+            )
             if count != len(arguments) or not row["reason"]:
                 raise ValueError(f"{path}: the row of {row['entry']} makes no sense: {row}")
             found.setdefault(row["entry"], []).append(Difference(what, tuple(map(float, arguments)), row["reason"]))
@@ -90,3 +95,9 @@ def _emptied(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torc
 
 
 _CHANGES = {"narrow": _narrowed, "wide": _widened, "empty": _emptied}
+
+
+def tolerance(difference: Difference, dtype: torch.dtype) -> tuple[float, ...] | None:
+    """Relative and absolute tolerance that a row allows for samples of a dtype."""
+    applies = difference.what == "within" or (difference.what == "within16" and dtype.itemsize == 2)
+    return difference.arguments if applies else None
