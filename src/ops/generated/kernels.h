@@ -575,6 +575,14 @@ Status rrelu_with_noise_in_place(KernelCall& call);
 Status uniform(KernelCall& call);
 Status uniform_seeded_by_tensors(KernelCall& call);
 
+// spec/kernels/recurrent.csv
+Status gru(KernelCall& call);
+Status gru_backward(KernelCall& call);
+Status lstm(KernelCall& call);
+Status lstm_backward(KernelCall& call);
+Status lstm_cell(KernelCall& call);
+Status lstm_cell_backward(KernelCall& call);
+
 // spec/kernels/reduce.csv
 Status logsumexp(KernelCall& call);
 Status mean(KernelCall& call);
@@ -637,6 +645,12 @@ Status nanmedian(KernelCall& call);
 Status nanmedian_dim(KernelCall& call);
 Status sort(KernelCall& call);
 Status topk(KernelCall& call);
+
+// spec/kernels/sparse.csv
+Status coalesce_sparse(KernelCall& call);
+
+// spec/kernels/special.csv
+Status logit(KernelCall& call);
 
 // spec/kernels/unique.csv
 Status masked_select(KernelCall& call);
