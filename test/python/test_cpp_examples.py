@@ -25,8 +25,8 @@ class Installation:
 
 
 @pytest.fixture(scope="module")
-def installation(drydock_command: str) -> Installation:
-    shown = run(drydock_command, "env", "--out", "unused").stdout
+def installation(drydock_command: str, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    shown = run(drydock_command, "env", "--out", "unused", folder=tmp_path_factory.mktemp("env")).stdout
     home = re.search(r"ASCEND_HOME_PATH=['\"]?([^'\"\n]+)", shown)
     assert home is not None, shown
     return Installation(drydock_command, Path(home[1]))

@@ -1,0 +1,70 @@
+"""Programs with real libraries under `--values full`: their numbers are those of the same program on the CPU."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+
+class Outcome(NamedTuple):
+    """What a program printed last, and the operators that it called."""
+
+    printed: str
+    operators: set[str]
+
+
+@pytest.fixture
+def compute(run_program: Callable) -> Callable[..., Outcome]:
+    """Run a program to its end with everything computed."""
+
+    def run_fully(name: str, *arguments: str) -> Outcome:
+        run = run_program(PROGRAMS / f"{name}.py", *arguments, options=("--values", "full"), timeout_s=600)
+        assert run.exit_code == 0, run.stderr
+        operators = run.ledger()["operators"]
+        assert operators["computed"] == operators["calls"] > 0
+        with sqlite3.connect(run.folder / "ledger.sqlite") as ledger:
+            names = {name for (name,) in ledger.execute("SELECT name FROM operators")}
+        return Outcome(run.stdout.strip().splitlines()[-1], names)
+
+    return run_fully
+
+
+def assert_close(npu: list[float], cpu: list[float], share: float = 0, difference: float = 0) -> None:
+    assert len(npu) == len(cpu) > 0
+    for index, (found, expected) in enumerate(zip(npu, cpu, strict=True)):
+        allowed = max(difference, share * abs(expected))
+        assert math.isfinite(found) and abs(found - expected) <= allowed, f"{index}: NPU {found}, CPU {expected}"
+
+
+def test_dpo_has_the_same_rewards(compute: Callable[..., Outcome]) -> None:
+    logged = json.loads(compute("real_dpo").printed)
+    assert len(logged["cpu"]) == 8
+    for npu, cpu in zip(logged["npu"], logged["cpu"], strict=True):
+        for name, expected in cpu.items():
+            assert float(npu[name]) == pytest.approx(float(expected), rel=1e-4, abs=1e-5), name
+    assert any(abs(float(entry["rewards/margins"])) > 1e-3 for entry in logged["cpu"])
+
+
+def test_a_grad_scaler_skips_the_steps_that_overflow(compute: Callable[..., Outcome]) -> None:
+    results = json.loads(compute("real_amp").printed)
+    for device in ("cpu", "npu"):
+        skipped = [step for step, was_skipped in enumerate(results[device]["skipped"]) if was_skipped]
+        assert skipped == [5, 15], device
+    scales = results["cpu"]["scales"]
+    assert results["npu"]["scales"] == scales
+    assert scales[5] == scales[4] / 2 and scales[13] == scales[5] * 2
+    assert_close(results["npu"]["losses"], results["cpu"]["losses"], share=0.005)
+
+
+def test_checkpoints_go_from_device_to_device(compute: Callable[..., Outcome], tmp_path: Path) -> None:
+    assert compute("real_checkpoints", str(tmp_path)).printed == "done"
