@@ -177,6 +177,46 @@ class Pair:
             wrong = opinfo_values.differs_in_form(one, other)
             if wrong:
                 raise Mismatch(phase + wrong)
+        if opinfo_entries.is_uninitialised(self.entry):
+            self.remark("uninitialised: shapes and dtypes compared")
+        elif self.random and self._is_random(sample, arguments, expected):
+            self.remark("random: shapes, dtypes and distribution compared")
+            elements = opinfo_entries.elements_of_a_draw(self.entry, sample.input)
+            wrong = opinfo_values.differs_in_distribution(got.result, expected.result, elements)
+            if wrong:
+                raise Mismatch(wrong)
+        else:
+            for phase, one, other in pairs:
+                whole = got.gradients if phase else got.result
+                self._compare_values(sample, arguments, phase, one, other, whole)
+
+    def _without_differences(self, phase: str, got: Any, expected: Any) -> tuple[str, Any, Any]:
+        for difference in self.differences:
+            ours, theirs = client_differences.applied(difference, phase, got, expected)
+            if theirs is not expected:
+                self.remark(difference.reason)
+            got, expected = ours, theirs
+        return phase, got, expected
+
+    def _compare_values(self, sample: Any, arguments: Any, phase: str, got: Any, expected: Any, whole: Any) -> None:
+        wrong = opinfo_values.differs_in_values(got, expected, self.tolerance)
+        if not wrong or self._same_but_for_ties(sample, phase, got, expected):
+            return
+        if self.undefined:
+            self.remark("some values are undefined, torch says, and differ")
+            return
+        if self._as_good_as_the_cpu(sample, arguments, phase, got, expected, whole):
+            return
+        for difference in self.differences:
+            limits = client_differences.tolerance(difference, self.dtype)
+            if limits is None:
+                continue
+            if not opinfo_values.differs_in_values(
+                got, expected, lambda dtype, limits=limits: self._at_least(dtype, *limits)
+            ):
+                self.remark(difference.reason)
+                return
+        raise Mismatch(phase + wrong)
 
     def _at_least(self, dtype: torch.dtype, relative: float, absolute: float) -> tuple[float, float]:
         own = self.tolerance(dtype)
