@@ -38,10 +38,17 @@ TEST(Distance, GradientPointsAway) {
   HostTensor second(kFloat, {2, 2}, {-3, 4, 0, 0});
   HostTensor distances(kFloat, {1, 2}, {5, 0});
   HostTensor out(kFloat, {1, 2});
-  TestCall call;
-  ASSERT_TRUE(call.in(grad).in(first).in(second).in(distances).number(2).out(out).run(kernels::cdist_backward).is_ok());
-  EXPECT_NEAR(out.values()[0], 0.6, 1e-6);
-  EXPECT_NEAR(out.values()[1], -0.8, 1e-6);
+  const auto gradient = [&](double p, double distance) {
+    distances.set({distance, 0});
+    TestCall call;
+    call.in(grad).in(first).in(second).in(distances).number(p).out(out);
+    EXPECT_TRUE(call.run(kernels::cdist_backward).is_ok());
+    return out.values();
+  };
+  EXPECT_NEAR(gradient(2, 5)[0], 0.6, 1e-6);
+  EXPECT_NEAR(gradient(2, 5)[1], -0.8, 1e-6);
+  EXPECT_EQ(gradient(1, 7), (Values{1, -1}));
+  EXPECT_EQ(gradient(-1, 4), (Values{0, -1}));  // how the wheel says infinity
 }
 
 TEST(Distance, OfPairsInOneSet) {
