@@ -34,18 +34,18 @@ Status log_sigmoid_forward(KernelCall& call) {
                            []<class C>(C x) -> C { return vector_math::exp(-std::abs(x)); });
 }
 
-/// By the error function, as the client's CPU operator: the manual's tanh formula is an approximation of it.
+/// The vendor's manual defines the plain operator by the tanh formula, and torch_npu calls it for both of its forms.
 Status gelu(KernelCall& call) {
-  return apply_floating<1>(
-      call, []<class C>(C x) -> C { return x * C(0.5) * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2))); });
-}
-
-Status gelu_with_approximation(KernelCall& call) {
-  if (call.integer(0) == 0) return gelu(call);
   return apply_floating<1>(call, []<class C>(C x) -> C {
     const C inner = C(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + C(0.044715) * x * x * x);
     return C(0.5) * x * (C(1) + vector_math::tanh(inner));
   });
+}
+
+Status gelu_with_approximation(KernelCall& call) {
+  if (call.integer(0) != 0) return gelu(call);
+  return apply_floating<1>(
+      call, []<class C>(C x) -> C { return x * C(0.5) * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2))); });
 }
 
 Status leaky_relu(KernelCall& call) {

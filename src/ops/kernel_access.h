@@ -215,12 +215,13 @@ void StridedWalk::for_each_run_in(int64_t begin, int64_t end, Run&& run) const {
   }
 }
 
-/// Elements of `view` (loaded as C) in row-major order of `dims`, to which it is broadcast: `each(value)`.
+/// Elements of `view` (loaded as C) in row-major order: `each(value)`. False if they are not real elements.
 template <class C, class Each>
 bool for_each_value(const TensorView& view, Each&& each) {
   StridedWalk walk(view.dims);
   if (!walk.add(view)) return false;
   const Loader<C> load = loader_of<C>(view.dtype);
+  if (load == nullptr) return false;
   walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
     C buffer[kChunk];
     for (int64_t done = 0; done < count; done += kChunk) {

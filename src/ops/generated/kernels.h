@@ -181,6 +181,7 @@ Status cos(KernelCall& call);
 Status cosh(KernelCall& call);
 Status erf(KernelCall& call);
 Status erfc(KernelCall& call);
+Status erfinv(KernelCall& call);
 Status exp(KernelCall& call);
 Status exp2(KernelCall& call);
 Status expm1(KernelCall& call);

@@ -12,7 +12,9 @@ Status moe_compute_expert_tokens(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
   std::vector<int64_t> sorted;
   DRYDOCK_RETURN_IF_ERROR(integers_of(call, call.operand(0), "sortedExperts", &sorted));
-  if (call.integer(0) <= 0) return invalid(call, "numExperts must be positive");
+  if (call.integer(0) <= 0 || call.integer(0) != call.output(0).numel()) {
+    return invalid(call, "numExperts must be positive, and the size of out");
+  }
   std::vector<int64_t> ends(static_cast<size_t>(call.integer(0)));
   for (size_t expert = 0; expert < ends.size(); ++expert) {
     ends[expert] = std::upper_bound(sorted.begin(), sorted.end(), static_cast<int64_t>(expert)) - sorted.begin();

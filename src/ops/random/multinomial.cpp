@@ -43,7 +43,7 @@ void draw_without_replacement(const Philox& generator, uint64_t first, const std
   std::copy_n(order.begin(), picks.size(), picks.begin());
 }
 
-enum class Fault : int { kNone, kWeight, kSum };
+enum class Fault : int { kNone, kWeight, kSum, kFew };
 
 /// Reads the weights of a row; says what is wrong with them.
 Fault read_weights(const Rows& rows, int64_t row, std::vector<double>& weights) {
@@ -81,7 +81,10 @@ Status draw_multinomial(KernelCall& call, const Philox& generator) {
     std::vector<double> scratch(static_cast<size_t>(classes));
     std::vector<int64_t> picks(static_cast<size_t>(samples));
     for (int64_t row = begin; row < end; ++row) {
-      if (const Fault found = read_weights(weights_of, row, weights); found != Fault::kNone) {
+      Fault found = read_weights(weights_of, row, weights);
+      const auto possible = weights.size() - static_cast<size_t>(std::count(weights.begin(), weights.end(), 0.0));
+      if (found == Fault::kNone && !replacement && possible < picks.size()) found = Fault::kFew;
+      if (found != Fault::kNone) {
         fault = static_cast<int>(found);
         return;
       }
@@ -96,6 +99,7 @@ Status draw_multinomial(KernelCall& call, const Philox& generator) {
   switch (static_cast<Fault>(fault.load())) {
     case Fault::kWeight: return invalid(call, "a probability is negative, NaN or infinite");
     case Fault::kSum: return invalid(call, "the probabilities of a row add up to nothing");
+    case Fault::kFew: return invalid(call, "a row has fewer classes with a weight than samples without replacement");
     case Fault::kNone: break;
   }
   return Status::ok();
