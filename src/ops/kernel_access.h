@@ -219,9 +219,8 @@ void StridedWalk::for_each_run_in(int64_t begin, int64_t end, Run&& run) const {
 template <class C, class Each>
 bool for_each_value(const TensorView& view, Each&& each) {
   StridedWalk walk(view.dims);
-  if (!walk.add(view)) return false;
   const Loader<C> load = loader_of<C>(view.dtype);
-  if (load == nullptr) return false;
+  if (load == nullptr || !walk.add(view)) return false;
   walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
     C buffer[kChunk];
     for (int64_t done = 0; done < count; done += kChunk) {

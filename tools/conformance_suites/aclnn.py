@@ -26,7 +26,7 @@ ROOT = virtual_npu.ROOT
 LIST = ROOT / "test" / "conformance" / "aclnn.csv"
 STATUS_ONLY = "status only"
 # Examples of other products, and of operators that are no part of a release.
-_FOREIGN = re.compile(r"/(arch\d+|experimental)/|^experimental/")
+_FOREIGN = re.compile(r"/(arch\d+|experimental|template)/|^experimental/")
 _FAILURE = re.compile(r"^.*\b(failed|ERROR)\b.*$", re.MULTILINE)
 
 
@@ -137,7 +137,15 @@ class Device:
         if done.returncode == 0:
             return ""
         errors = re.findall(r"(?:error: |undefined reference to |cannot find )(.*)", done.stderr)
-        return errors[0] if errors else done.stderr.strip().splitlines()[-1]
+        return errors[0].lstrip("./") if errors else done.stderr.strip().splitlines()[-1]
+
+    def sentence(self, run_folder: Path) -> str:
+        """The sentence of the last call that failed in a run, or nothing. Examples print the code alone."""
+        shown = subprocess.run(
+            [virtual_npu.drydock(), "trace", "--no-times", str(run_folder)], capture_output=True, text=True, check=False
+        )
+        failures = [line for line in shown.stdout.splitlines() if " failed " in line or "failed:" in line]
+        return failures[-1][:400] if failures else ""
 
     def environment(self, run_folder: Path) -> dict[str, str]:
         """Variables of an example's process."""
@@ -166,11 +174,16 @@ def judge(source: Path, device: Device, timeout_s: float) -> Result:
     with tempfile.TemporaryDirectory(prefix="drydock-aclnn-") as folder:
         program = Path(folder) / "example"
         error = device.build(source, program)
+        missing = re.match(r"(aclnnop/\w+\.h): No such file", error)
+        if missing:
+            return Result(SKIPPED, f"it includes {missing[1]}, whose operators are none of the wheel's")
         if error:
             return Result(FAIL, f"does not build: {error}")
         ghosts = [name for name in operators if device.classes[name].operator_class == "ghost"]
         if ghosts:
             return Result(SKIPPED, f"it builds; {ghosts[0]} has no kernel")
+        run_folder = Path(folder) / "run"
+        (run_folder / "traces").mkdir(parents=True)
         try:
             done = subprocess.run(
                 [str(program)],
@@ -180,17 +193,18 @@ def judge(source: Path, device: Device, timeout_s: float) -> Result:
                 timeout=timeout_s,
                 check=False,
                 cwd=folder,
-                env=device.environment(Path(folder) / "run"),
+                env=device.environment(run_folder),
             )
         except subprocess.TimeoutExpired:
             return Result(TIMEOUT, f"more than {timeout_s:g} s")
-    return weigh(example, device.classes, done.returncode, done.stdout, done.stderr)
+        result = weigh(example, device.classes, done.returncode, done.stdout, done.stderr)
+        return Result(FAIL, device.sentence(run_folder) or result.reason) if result.outcome == FAIL else result
 
 
 def weigh(example: aclnn_reference.Example, operators: dict, code: int, stdout: str, stderr: str) -> Result:
     """The outcome of an example that ran."""
-    if code < 0 or code >= 128:
-        return Result(CRASH, f"signal {-code if code < 0 else code - 128}")
+    if code < 0:
+        return Result(CRASH, f"signal {-code}")
     said = _FAILURE.search(stdout)
     if said or code != 0:
         words = said[0] if said else f"exit code {code}"

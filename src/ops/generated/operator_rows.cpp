@@ -182,7 +182,7 @@ constexpr ArgSpec kArgs51[] = {{"x", kTensor, kIn, 0x801125f, 8}, {"out", kTenso
 constexpr ArgSpec kArgs52[] = {{"x", kTensor, kIn}, {"mxscale", kTensor, kIn}, {"axis", kInt, kIn}, {"dstType", kInt,
     kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kArgs53[] = {{"self", kTensor, kIn, 0x8001a5f, 255}, {"dim", kIntArray, kIn}, {"keepdim", kBool,
-    kIn}, {"out", kTensor, kOut, 0x1000, 255}};
+    kIn}, {"out", kTensor, kOut, 0x1010, 255}};
 constexpr ArgSpec kArgs54[] = {{"varRef", kTensor, kInOut}, {"m", kTensor, kIn}, {"v", kTensor, kIn}, {"beta1Power",
     kTensor, kIn}, {"beta2Power", kTensor, kIn}, {"lr", kTensor, kIn}, {"beta1", kTensor, kIn}, {"beta2", kTensor,
     kIn}, {"epsilon", kTensor, kIn}, {"grad", kTensor, kIn}, {"useLocking", kBool, kIn}, {"useNesterov", kBool, kIn}};
@@ -1474,7 +1474,7 @@ constexpr ArgSpec kArgs508[] = {{"selfRef", kTensor, kInOut, 0x208011fdf, 8}, {"
 constexpr ArgSpec kArgs509[] = {{"selfRef", kTensor, kOut, 0x8000a5f, 8}, {"from", kDouble, kIn}, {"to", kDouble,
     kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}};
 constexpr ArgSpec kArgs510[] = {{"selfRef", kTensor, kOut, 0x8000a5f, 8}, {"from", kDouble, kIn}, {"to", kDouble,
-    kIn}, {"seedTensor", kTensor, kIn, 0x400, 255}, {"offsetTensor", kTensor, kIn, 0x400, 255}, {"offset", kInt, kIn}};
+    kIn}, {"seedTensor", kTensor, kIn, 0x600, 255}, {"offsetTensor", kTensor, kIn, 0x400, 255}, {"offset", kInt, kIn}};
 constexpr ArgSpec kArgs511[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
 constexpr ArgSpec kArgs512[] = {{"selfRef", kTensor, kOut, 0x8031adf, 255}};
 constexpr ArgSpec kArgs513[] = {{"x", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor, kIn}, {"out", kTensor,

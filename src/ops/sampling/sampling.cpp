@@ -118,12 +118,15 @@ Status sample(const KernelCall& call, const Sampling& args) {
   if (draws && (!(args.q.dims == args.logits.dims) || !is_floating(args.q.dtype))) {
     return invalid(call, "q must have the shape of logits");
   }
-  const auto shaped = [&](const TensorView& view) { return view.defined && view.dims == args.logits.dims; };
+  const auto shaped = [&](const TensorView& view) {
+    return view.defined && is_real_element(view.dtype) && view.dims == args.logits.dims;
+  };
   if (args.wants_logits && !shaped(args.selected)) return invalid(call, "logitsTopKPSelect must be shaped as logits");
   if (args.wants_candidates && (!shaped(args.places) || !shaped(args.sorted))) {
     return invalid(call, "logitsIdx and logitsSortMasked must be shaped as logits");
   }
-  if (!args.wants_candidates && (!args.chosen.defined || args.chosen.numel() != batch)) {
+  if (!args.wants_candidates &&
+      (!args.chosen.defined || !is_real_element(args.chosen.dtype) || args.chosen.numel() != batch)) {
     return invalid(call, "logitsSelectIdx must have one element for each batch");
   }
   if (count == 0) return batch == 0 ? Status::ok() : invalid(call, "a vocabulary of no words");
