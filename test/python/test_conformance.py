@@ -68,6 +68,8 @@ def test_a_junit_file_says_what_differs(tmp_path):
     results = {("add", "bool"): Result(PASS), ("abs", "bool"): Result(FAIL, "1 != 2")}
     outcomes.write_junit(tmp_path / "opinfo.xml", "opinfo", results, {("abs", "bool")})
     assert test_totals.count(tmp_path / "opinfo.xml") == (1, 1, 0)
+    outcomes.write_junit(tmp_path / "opinfo.xml", "opinfo", results, {("abs", "bool")}, judged=False)
+    assert test_totals.count(tmp_path / "opinfo.xml") == (1, 0, 1)
 
 
 def test_rotation_covers_everything_and_keeps_to_its_budget():

@@ -97,12 +97,14 @@ def differences(expected: Results, got: Results) -> tuple[dict[Key, str], dict[K
     return worse, better
 
 
-def write_junit(path: Path, suite: str, results: Results, different: set[Key]) -> None:
-    """Write a JUnit file: a case fails if its outcome is not the one in the list."""
+def write_junit(path: Path, suite: str, results: Results, different: set[Key], judged: bool = True) -> None:
+    """Write a JUnit file: a case fails, or is skipped if that is not judged, where its outcome is not the list's."""
     root = ElementTree.Element("testsuite", name=suite, tests=str(len(results)), failures=str(len(different)))
     for (group, case), result in sorted(results.items()):
         told = ElementTree.SubElement(root, "testcase", classname=group, name=case, time=f"{result.seconds:.3f}")
-        if (group, case) in different:
+        if (group, case) in different and not judged:
+            ElementTree.SubElement(told, "skipped", message=f"{result.outcome} {result.reason}".strip())
+        elif (group, case) in different:
             ElementTree.SubElement(told, "failure", message=f"{result.outcome} {result.reason}".strip())
         elif result.outcome == SKIPPED:
             ElementTree.SubElement(told, "skipped")
