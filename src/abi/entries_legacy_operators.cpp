@@ -99,6 +99,11 @@ ops::Tensor tensor_of(const TensorDescription& description, const DataBuffer& bu
   }
   const int64_t bits = bits_of(tensor.dtype);
   tensor.storage_dims = {bits > 0 ? static_cast<int64_t>(buffer.size_bytes) * 8 / bits : 0};
+  if (ops::is_private_format(description.storage_format)) {
+    // Sizes are those of the plain tensor; the storage says in which blocks it lies.
+    tensor.format = description.storage_format;
+    tensor.storage_dims = ops::Dims(std::span(description.storage_dims));
+  }
   tensor.storage = buffer.data;
   return tensor;
 }

@@ -9,6 +9,7 @@
 #include "base/generated/error_codes.h"
 #include "device/address_space.h"
 #include "device/heap.h"
+#include "ops/format/plain_views.h"
 #include "ops/kernel_call.h"
 #include "values/element.h"
 #include "values/extents.h"
@@ -32,6 +33,7 @@ struct Survey {
   Knowledge inputs = Knowledge::kKnown;
   uint64_t output_bytes = 0;
   int64_t largest_input = 0;  ///< elements, broadcast ones counted
+  bool any_private_format = false;
   bool any_integral_output = false;
   bool any_floating_output = false;
 };
@@ -67,6 +69,7 @@ Knowledge knowledge_of(const Tensor& tensor) {
 Status survey(Executor& executor, Survey& survey) {
   return for_each_tensor(executor, [&](const ArgSpec& spec, const Tensor& tensor) {
     if (tensor.numel() == 0) return Status::ok();
+    survey.any_private_format |= is_private_format(tensor.format);
     const values::Span span = values::span_of(tensor);
     if (!device::is_allocated(reinterpret_cast<const void*>(span.begin), span.size_bytes)) {
       return Status::error(
@@ -107,7 +110,32 @@ class StandIns {
   size_t used_ = 0;
 };
 
+// Plain copies of the call's tensors in private formats; empty for most calls.
+PlainViews& plain_views() {
+  thread_local PlainViews views;
+  return views;
+}
+
+Status prepare_plain_views(Executor& executor) {
+  // Inputs first: what is read and written is copied out of its blocks.
+  for (const bool reads : {true, false}) {
+    DRYDOCK_RETURN_IF_ERROR(for_each_tensor(executor, [&](const ArgSpec& spec, const Tensor& tensor) {
+      if (is_input(spec) != reads || !is_private_format(tensor.format) || tensor.numel() == 0) return Status::ok();
+      return plain_views().add(tensor, device::host_address(tensor.storage), reads);
+    }));
+  }
+  return Status::ok();
+}
+
+Status write_back_plain_views(Executor& executor) {
+  return for_each_tensor(executor, [&](const ArgSpec& spec, const Tensor& tensor) {
+    if (is_output(spec)) plain_views().write_back(tensor);
+    return Status::ok();
+  });
+}
+
 TensorView real_view(const Tensor& tensor) {
+  if (const TensorView* plain = plain_views().find(tensor)) return *plain;
   TensorView view;
   view.dtype = tensor.dtype;
   view.dims = tensor.dims;
@@ -171,6 +199,16 @@ double middle_of_range(const Executor& executor) {
     if (arg.kind == ArgKind::kDouble && bounds++ < 2) sum += arg.number;
   }
   return sum / 2;
+}
+
+// The kernel's part of a call whose tensors are ready.
+Status call_kernel(Executor& executor, bool any_private_format, bool allow_stand_ins, bool shape_decides,
+                   KernelCall& call) {
+  plain_views().clear();
+  if (any_private_format) DRYDOCK_RETURN_IF_ERROR(prepare_plain_views(executor));
+  build(executor, allow_stand_ins, shape_decides, call);
+  DRYDOCK_RETURN_IF_ERROR(executor.row().kernel(call));
+  return any_private_format ? write_back_plain_views(executor) : Status::ok();
 }
 
 // What the ghost results of a call read as.
@@ -297,6 +335,7 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
   }
   if (!compute) {
     if (found.any_integral_output && affordable && (row.kernel == nullptr || !quick)) {
+      plain_views().clear();
       build(executor, true, false, call);
       write_assumed_integers(call);
       return settle_assumed(executor, found, false, outcome);
@@ -306,8 +345,7 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
     return Status::ok();
   }
 
-  build(executor, !all_known, shape_decides, call);
-  Status status = row.kernel(call);
+  Status status = call_kernel(executor, found.any_private_format, !all_known, shape_decides, call);
   if (!status.is_ok()) {
     if (must_compute && status.code() == code::ACLNN_ERR_INNER_FIND_KERNEL_ERROR) {
       return cannot_compute(executor, fmt::format("is not computed in this form: {}", status.message()));

@@ -25,6 +25,20 @@ int64_t saturate(double value) {
 
 }  // namespace
 
+bool is_private_format(int32_t format) noexcept {
+  switch (format) {
+    case 3:   // NC1HWC0
+    case 4:   // FRACTAL_Z
+    case 29:  // FRACTAL_NZ
+    case 32:  // NDC1HWC0
+    case 33:  // FRACTAL_Z_3D
+    case 50:  // FRACTAL_NZ_C0_16
+    case 51:  // FRACTAL_NZ_C0_32
+      return true;
+    default: return false;
+  }
+}
+
 bool Tensor::is_contiguous() const {
   int64_t expected = 1;
   for (int axis = dims.size() - 1; axis >= 0; --axis) {

@@ -52,6 +52,9 @@ class Dims {
   std::array<int64_t, kMaxRank> values_;
 };
 
+/// True for the vendor's formats in which elements lie in blocks, padded (NZ, NC1HWC0, FRACTAL_Z and their like).
+bool is_private_format(int32_t format) noexcept;
+
 /// Behind aclTensor: a strided view of a storage in device memory.
 struct Tensor {
   DataType dtype = DataType::kUndefined;

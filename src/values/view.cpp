@@ -65,6 +65,10 @@ void for_each_run(const ops::Tensor& tensor, const Runs& runs, Visit visit) {
 Span span_of(const ops::Tensor& tensor) noexcept {
   const int64_t numel = tensor.numel();
   if (numel == 0) return {reinterpret_cast<uint64_t>(tensor.data()), 0, true};
+  if (ops::is_private_format(tensor.format)) {
+    // Its elements and their padding are spread over the whole storage.
+    return {reinterpret_cast<uint64_t>(tensor.storage), static_cast<uint64_t>(tensor.storage_bytes()), true};
+  }
   int64_t last = 0;
   for (int axis = 0; axis < tensor.dims.size(); ++axis) last += (tensor.dims[axis] - 1) * tensor.strides[axis];
   return {reinterpret_cast<uint64_t>(tensor.data()), static_cast<uint64_t>(bytes_of(tensor.dtype, last + 1)),

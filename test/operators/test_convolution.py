@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch_npu
 from torch.nn import functional
 
 FLOATING = [torch.float32, torch.float16, torch.bfloat16]
@@ -119,3 +120,34 @@ def test_sizes_that_do_not_fit():
     image, weight = torch.ones(1, 3, 4, 4, device="npu"), torch.ones(2, 4, 3, 3, device="npu")
     with pytest.raises(RuntimeError):
         functional.conv2d(image, weight)
+
+
+def deformed(
+    image: torch.Tensor, weight: torch.Tensor, offset: torch.Tensor, bias: torch.Tensor, groups: int
+) -> torch.Tensor:
+    """Deformable convolution of 3x3 filters, stride 1 and padding 1, tap by tap through grid_sample."""
+    count, channels, height, width = image.shape
+    moves = offset.unflatten(1, (3, groups, 9))
+    grid_y, grid_x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    taps = []
+    for tap in range(9):
+        parts = []
+        for group, part in enumerate(image.chunk(groups, 1)):
+            x, y = grid_x + tap % 3 - 1 + moves[:, 0, group, tap], grid_y + tap // 3 - 1 + moves[:, 1, group, tap]
+            places = torch.stack((2 * x / (width - 1) - 1, 2 * y / (height - 1) - 1), -1)
+            sampled = functional.grid_sample(part, places, align_corners=True)
+            parts.append(sampled * moves[:, 2, group, tap, None])
+        taps.append(torch.cat(parts, 1))
+    columns = torch.stack(taps, 2).reshape(count, channels * 9, height * width)
+    return (weight.flatten(1) @ columns).reshape(count, -1, height, width) + bias[:, None, None]
+
+
+def test_deformable_convolution(check):
+    def on_npu(image: torch.Tensor, weight: torch.Tensor, offset: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        ones = [1, 1, 1, 1]
+        return torch_npu.npu_deformable_conv2d(
+            image, weight, offset, bias, kernel_size=[3, 3], stride=ones, padding=ones, dilation=ones, deformable_groups=2
+        )[0]
+
+    args = [normal(*sizes).detach() for sizes in ((2, 4, 6, 5), (3, 4, 3, 3), (2, 54, 6, 5), (3,))]
+    check(on_npu, *args, reference=lambda *given: deformed(*given, groups=2), rtol=1e-4, atol=1e-4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch_npu
 
 FLOATING = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -75,6 +76,28 @@ def test_addends(check, dtype):
     check(torch.baddbmm, matrix(2, 20, 10, dtype=dtype), a.expand(2, 20, 30), b.expand(2, 30, 10))
     check(torch.mv, a, matrix(30, dtype=dtype))
     check(torch.dot, a[0], a[1])
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+def test_sum_of_products(check, dtype):
+    batches = matrix(3, 4, 20, dtype=dtype), matrix(3, 20, 6, dtype=dtype)
+    tolerance = {"rtol": 1e-2, "atol": 1e-1} if dtype.itemsize == 2 else {}
+    check(torch.addbmm, matrix(4, 6, dtype=dtype), *batches, alpha=0.5, beta=2, **tolerance)
+    check(torch.addbmm, matrix(6, dtype=dtype), matrix(20, 3, 4, dtype=dtype).permute(1, 2, 0), batches[1], **tolerance)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_transposed_batch_product(check, parts):
+    def on_npu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch_npu.npu_transpose_batchmatmul(
+            a, b, perm_x1=[1, 0, 2], perm_x2=[0, 1, 2], perm_y=[1, 0, 2], batch_split_factor=parts
+        )
+
+    def expected(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        product = torch.bmm(a.transpose(0, 1).float(), b.float()).transpose(0, 1).half()
+        return product if parts == 1 else product.flatten(1).unflatten(1, (parts, -1)).transpose(0, 1).contiguous()
+
+    check(on_npu, matrix(5, 6, 16, dtype=torch.float16), matrix(6, 16, 8, dtype=torch.float16), reference=expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.bfloat16])

@@ -366,6 +366,10 @@ DRYDOCK_API Status aclGetViewShape(const void* tensor, int64_t** viewDims, uint6
 DRYDOCK_API Status aclGetViewStrides(const void* tensor, int64_t** stridesValue, uint64_t* stridesNum);
 // aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor)
 DRYDOCK_API Status aclSetAclOpExecutorRepeatable(void* executor);
+// aclnnStatus aclnnNpuFormatCastCalculateSizeAndFormat(const aclTensor* srcTensor, const int dstFormat,
+//     int additionalDtype, int64_t** dstShape, uint64_t* dstShapeSize, int* actualFormat)
+DRYDOCK_API Status aclnnNpuFormatCastCalculateSizeAndFormat(const void* srcTensor, const int dstFormat,
+    int additionalDtype, int64_t** dstShape, uint64_t* dstShapeSize, int* actualFormat);
 // HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue)
 DRYDOCK_API Status HcclSetConfig(int32_t config, int32_t configValue);
 // mstxDomainHandle_t mstxDomainCreateA(const char* name)

@@ -7,7 +7,7 @@ set(DRYDOCK_DOOR_SOURCES_libacl_op_compiler src/abi/generated/libacl_op_compiler
 set(DRYDOCK_DOOR_NEEDS_libacl_op_compiler libascendcl)
 set(DRYDOCK_DOOR_SOURCES_libnnopbase src/abi/generated/libnnopbase_doors.cpp)
 set(DRYDOCK_DOOR_NEEDS_libnnopbase)
-set(DRYDOCK_DOOR_SOURCES_libopapi src/abi/generated/libopapi_doors_0.cpp src/abi/generated/libopapi_doors_1.cpp src/abi/generated/libopapi_doors_2.cpp src/abi/generated/libopapi_doors_3.cpp)
+set(DRYDOCK_DOOR_SOURCES_libopapi src/abi/generated/libopapi_doors.cpp src/abi/generated/libopapi_doors_0.cpp src/abi/generated/libopapi_doors_1.cpp src/abi/generated/libopapi_doors_2.cpp src/abi/generated/libopapi_doors_3.cpp)
 set(DRYDOCK_DOOR_NEEDS_libopapi libnnopbase)
 set(DRYDOCK_DOOR_SOURCES_libhccl src/abi/generated/libhccl_doors.cpp)
 set(DRYDOCK_DOOR_NEEDS_libhccl)

@@ -51,8 +51,8 @@ void PaddedImage::copy(const TensorView& view, int64_t first, int64_t count, con
               1};
   owned_.reset(new float[static_cast<size_t>(std::max<int64_t>(count * strides_[0], 1))]);
   data_ = owned_.get();
-  const Loader<float> load = loader_of<float>(view.dtype);
   const Dims bytes = strides_bytes(view);
+  const Loader<float> load = loader_of<float>(view.dtype);
   const int64_t width = view.dims[4];
   base::parallel_for(count * channels, std::max<int64_t>(1, kLeastCopied / std::max<int64_t>(strides_[1], 1)),
                      [&](int64_t begin, int64_t end) {

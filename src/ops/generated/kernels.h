@@ -57,6 +57,7 @@ Status convolution(KernelCall& call);
 Status convolution_backward(KernelCall& call);
 Status convolution_tbc(KernelCall& call);
 Status convolution_tbc_backward(KernelCall& call);
+Status deformable_convolution(KernelCall& call);
 Status depthwise_convolution(KernelCall& call);
 Status im2col(KernelCall& call);
 Status im2col_backward(KernelCall& call);
@@ -414,6 +415,7 @@ Status soft_margin_loss(KernelCall& call);
 Status soft_margin_loss_backward(KernelCall& call);
 
 // spec/kernels/matmul.csv
+Status addbmm(KernelCall& call);
 Status addmm(KernelCall& call);
 Status addmv(KernelCall& call);
 Status addr(KernelCall& call);
@@ -423,6 +425,7 @@ Status dot(KernelCall& call);
 Status matmul(KernelCall& call);
 Status mm(KernelCall& call);
 Status mv(KernelCall& call);
+Status transposed_bmm(KernelCall& call);
 
 // spec/kernels/moe.csv
 Status moe_compute_expert_tokens(KernelCall& call);

@@ -53,18 +53,11 @@ class Multiplication {
 
   void run() {
     for (int64_t column = 0; column < columns_; column += kColumnBlock) {
-      for (int64_t row = 0; row < rows_; row += kRowBlock) {
+      // Where the sums stay in the result itself, all rows meet a packed block of B before the next is packed.
+      const int64_t row_step = direct_ != nullptr ? rows_ : kRowBlock;
+      for (int64_t row = 0; row < rows_; row += row_step) {
         for (int64_t depth_begin = 0; depth_begin < depth_; depth_begin += kDepthBlock) {
-          const Block<T> block{row,
-                               std::min(kRowBlock, rows_ - row),
-                               column,
-                               std::min(kColumnBlock, columns_ - column),
-                               depth_begin,
-                               std::min(kDepthBlock, depth_ - depth_begin),
-                               depth_begin == 0,
-                               depth_begin + kDepthBlock >= depth_};
-          pack(block);
-          compute(block);
+          run_rows(row, std::min(rows_, row + row_step), column, depth_begin);
         }
       }
     }
@@ -75,9 +68,24 @@ class Multiplication {
   T* packed_a() { return scratch_.data() + (packed_b_size_ + 15) / 16 * 16; }
   T* sums() { return packed_a() + (packed_a_size_ + 15) / 16 * 16; }
 
-  void pack(const Block<T>& block) {
+  void run_rows(int64_t row_begin, int64_t row_end, int64_t column, int64_t depth_begin) {
+    for (int64_t row = row_begin; row < row_end; row += kRowBlock) {
+      const Block<T> block{row,
+                           std::min(kRowBlock, rows_ - row),
+                           column,
+                           std::min(kColumnBlock, columns_ - column),
+                           depth_begin,
+                           std::min(kDepthBlock, depth_ - depth_begin),
+                           depth_begin == 0,
+                           depth_begin + kDepthBlock >= depth_};
+      pack(block, row == row_begin);
+      compute(block);
+    }
+  }
+
+  void pack(const Block<T>& block, bool with_b) {
     const int64_t a_panels = blocks(block.rows, kernel_.rows);
-    const int64_t b_panels = blocks(block.columns, kernel_.columns);
+    const int64_t b_panels = with_b ? blocks(block.columns, kernel_.columns) : 0;
     const int64_t grain = std::max<int64_t>(1, kLeastPacked / (block.depth * kernel_.columns));
     base::parallel_for(a_panels + b_panels, grain, [&](int64_t begin, int64_t end) {
       for (int64_t panel = begin; panel < end; ++panel) {

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
 
 #include "ops/matmul/matrix_call.h"
 
@@ -81,6 +84,22 @@ Status multiply_and_add(const KernelCall& call, const TensorView& self, const Te
   return multiply_views(call, views);
 }
 
+/// Reorders the dimensions of a view; false if `order` is no permutation of them.
+bool permute(std::span<const int64_t> order, TensorView* view) {
+  const int rank = view->dims.size();
+  if (order.size() != static_cast<size_t>(rank)) return false;
+  const TensorView original = *view;
+  uint64_t seen = 0;
+  for (int axis = 0; axis < rank; ++axis) {
+    const int64_t from = order[static_cast<size_t>(axis)];
+    if (from < 0 || from >= rank || (seen >> from & 1U) != 0) return false;
+    seen |= uint64_t{1} << from;
+    view->dims[axis] = original.dims[static_cast<int>(from)];
+    view->strides[axis] = original.strides[static_cast<int>(from)];
+  }
+  return true;
+}
+
 double scalar_or(const TensorView& view, double absent) { return view.defined ? as_double(view) : absent; }
 
 }  // namespace
@@ -132,6 +151,71 @@ Status baddbmm(KernelCall& call) {
   }
   return multiply_and_add(call, call.operand(0), a, b, out, scalar_or(call.operand(3), 1),
                           scalar_or(call.operand(4), 1), call.integer(0));
+}
+
+/// (self, batch1, batch2, beta, alpha): the sum of the products of all batches, which is one product along batch and
+/// depth.
+Status addbmm(KernelCall& call) {
+  DRYDOCK_RETURN_IF_ERROR(expect(call, 3, 1));
+  const TensorView &a = call.operand(1), &b = call.operand(2), &out = call.output(0);
+  DRYDOCK_RETURN_IF_ERROR(expect_rank(call, a, "batch1", 3, 3));
+  DRYDOCK_RETURN_IF_ERROR(expect_rank(call, b, "batch2", 3, 3));
+  DRYDOCK_RETURN_IF_ERROR(expect_rank(call, out, "out", 2, 2));
+  if (a.dims[0] != b.dims[0] || a.dims[2] != b.dims[1]) {
+    return invalid(call, "batches of " + text_of(a.dims) + " and " + text_of(b.dims) + " do not multiply");
+  }
+  // Batch beside depth, as the rows of one matrix and the columns of the other.
+  std::vector<char> left_bytes(static_cast<size_t>(bytes_of(a.dtype, a.numel())));
+  std::vector<char> right_bytes(static_cast<size_t>(bytes_of(b.dtype, b.numel())));
+  TensorView left = contiguous_view(left_bytes.data(), a.dtype, Dims{a.dims[1], a.dims[0], a.dims[2]});
+  TensorView right = contiguous_view(right_bytes.data(), b.dtype, b.dims);
+  TensorView turned = a;
+  std::swap(turned.dims[0], turned.dims[1]);
+  std::swap(turned.strides[0], turned.strides[1]);
+  copy_view(left, turned);
+  copy_view(right, b);
+  const int64_t depth = a.dims[0] * a.dims[2];
+  left = contiguous_view(left_bytes.data(), a.dtype, Dims{a.dims[1], depth});
+  right = contiguous_view(right_bytes.data(), b.dtype, Dims{depth, b.dims[2]});
+  return multiply_and_add(call, call.operand(0), left, right, out, scalar_or(call.operand(3), 1),
+                          scalar_or(call.operand(4), 1), call.integer(0));
+}
+
+/// (x1, x2, bias, scale, permX1, permX2, permY, cubeMathType, batchSplitFactor): x1 and x2 [batch, m, k] and [batch, k,
+/// n] after their permutations, the result [m, batch, n], or its columns in `batchSplitFactor` parts.
+Status transposed_bmm(KernelCall& call) {
+  DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
+  const TensorView& out = call.output(0);
+  if (call.operand(2).defined || call.operand(3).defined) {
+    return not_computed(call, "a bias is reserved, and a scale (requantisation to int8) is not modelled");
+  }
+  std::array<TensorView, 2> factors{call.operand(0), call.operand(1)};
+  for (int number = 0; number < 2; ++number) {
+    TensorView& factor = factors[static_cast<size_t>(number)];
+    DRYDOCK_RETURN_IF_ERROR(expect_rank(call, factor, number == 0 ? "x1" : "x2", 3, 3));
+    if (!permute(call.ints(number), &factor)) return invalid(call, "permX1 and permX2 must be permutations of 0, 1, 2");
+  }
+  const auto& [a, b] = factors;
+  const Dims result{a.dims[1], a.dims[0], b.dims[2]};
+  const int64_t parts = std::max<int64_t>(1, call.integer(1));
+  const Dims split{parts, result[0], result[1] * result[2] / parts};
+  if (a.dims[0] != b.dims[0] || (result[1] * result[2]) % parts != 0 || !(out.dims == (parts > 1 ? split : result))) {
+    return invalid(call, "x1 " + text_of(a.dims) + " and x2 " + text_of(b.dims) + " in " + std::to_string(parts) +
+                             " parts do not give " + text_of(out.dims));
+  }
+  ProductViews views{a, b, out, {}};
+  DRYDOCK_RETURN_IF_ERROR(rounding_of(call, call.integer(0), a.dtype, b.dtype, &views.rounding));
+  std::vector<char> bytes(parts > 1 ? static_cast<size_t>(bytes_of(out.dtype, out.numel())) : 0);
+  if (parts > 1) views.out = contiguous_view(bytes.data(), out.dtype, result);
+  std::swap(views.out.dims[0], views.out.dims[1]);
+  std::swap(views.out.strides[0], views.out.strides[1]);
+  DRYDOCK_RETURN_IF_ERROR(multiply_views(call, views));
+  if (parts == 1) return Status::ok();
+  // [m, batch * n] as [parts, m, batch * n / parts]
+  TensorView parted = contiguous_view(bytes.data(), out.dtype, split);
+  parted.strides = Dims{split[2], result[1] * result[2], 1};
+  copy_view(out, parted);
+  return Status::ok();
 }
 
 /// (self, mat, vec, alpha, beta)

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
+#include "ops/matmul/thin_product.h"
 
 namespace drydock::ops::kernels {
 namespace {
@@ -111,8 +112,28 @@ class MatrixProduct final : public Product<T> {
   int64_t self_row_stride_ = 0, self_column_stride_ = 0;
 };
 
+StridedLines lines_of(const TensorView& view, const Dims& batch, int lines_from_end) {
+  const int64_t size = bytes_of(view.dtype, 1);
+  return {address_of(view, batch), view.dtype, view.dims[view.dims.size() - lines_from_end],
+          size * element_stride(view, lines_from_end), size * element_stride(view, 3 - lines_from_end)};
+}
+
+/// Products with a vector, or nearly: false if this is none.
+bool multiply_if_thin(const ProductViews& views, const Dims& batch) {
+  const StridedLines a = lines_of(views.a, batch, 2), b = lines_of(views.b, batch, 1);
+  const int64_t depth = views.a.dims[views.a.dims.size() - 1];
+  const bool thin_is_right = b.lines < a.lines;
+  const StridedLines &thin = thin_is_right ? b : a, &wide = thin_is_right ? a : b;
+  if (!is_thin(thin, wide, depth)) return false;
+  multiply_thin(thin, wide, depth, views.rounding, thin_is_right, MatrixProduct<float>(views, batch));
+  return true;
+}
+
 template <class T>
 void multiply_matrix(const ProductViews& views, const Dims& batch) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (multiply_if_thin(views, batch)) return;
+  }
   const int rank = views.out.dims.size();
   const MatrixFactor<T> a(address_of(views.a, batch), views.a.dtype, element_stride(views.a, 2),
                           element_stride(views.a, 1), views.rounding);

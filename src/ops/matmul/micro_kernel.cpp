@@ -16,6 +16,11 @@ template <class T, int kRows, int kVectors, int kBytes>
   constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
   constexpr int kColumns = kLanes * kVectors;
   Vector sums[kRows][kVectors] = {};
+  if (add) {
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kVectors; ++j) __builtin_prefetch(tile + i * tile_stride + j * kLanes, 1);
+    }
+  }
   for (int64_t p = 0; p < depth; ++p, a += kRows, b += kColumns) {
     Vector right[kVectors];
 #pragma GCC unroll 16

@@ -13,6 +13,7 @@ namespace drydock::ops::kernels {
 namespace {
 
 constexpr int64_t kLoaded = 64;  // elements of a line that are converted at once
+constexpr int64_t kAhead = 16;   // steps of the depth that are fetched ahead where each is in another page
 
 }  // namespace
 
@@ -67,6 +68,9 @@ void MatrixFactor<T>::pack_segment(const char* from, int64_t lines, int64_t dept
   if (line_stride_ == size) {
     for (int64_t p = 0; p < depth; ++p) {
       T* row = to + p * width;
+      const char* ahead = from + std::min(p + kAhead, depth - 1) * depth_stride_;
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + lines * size - 1);
       const T* values = load(from + p * depth_stride_, size, lines, row);
       if (values != row) std::memcpy(row, values, static_cast<size_t>(lines) * sizeof(T));
     }

@@ -1,0 +1,74 @@
+"""Private formats: casts there and back, the sizes of their storage, and products with weights in NZ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch_npu
+
+NC1HWC0, FRACTAL_Z, FRACTAL_NZ, NDC1HWC0, FRACTAL_Z_3D = 3, 4, 29, 32, 33
+
+
+@pytest.fixture(autouse=True)
+def internal_formats() -> Iterator[None]:
+    """Allow private formats, which torch_npu forbids by default."""
+    torch.npu.config.allow_internal_format = True
+    yield
+    torch.npu.config.allow_internal_format = False
+
+
+def counting(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    count = torch.Size(sizes).numel()
+    return (torch.arange(count) % 100).reshape(sizes).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int8, torch.int32])
+@pytest.mark.parametrize("sizes", [(3, 5), (16, 16), (33, 40), (2, 20, 17)])
+def test_matrices_in_blocks(sizes, dtype):
+    plain = counting(sizes, dtype)
+    blocked = torch_npu.npu_format_cast(plain.npu(), FRACTAL_NZ)
+    assert torch_npu.get_npu_format(blocked) == FRACTAL_NZ
+    block = 32 if dtype == torch.int8 else 16
+    rows, columns = -(-sizes[-2] // 16) * 16, -(-sizes[-1] // block) * block
+    assert torch_npu.get_storage_size(blocked) == torch.Size(sizes[:-2]).numel() * rows * columns
+    assert torch.equal(blocked.cpu(), plain)
+    back = torch_npu.npu_format_cast(blocked, 2)
+    assert torch_npu.get_npu_format(back) == 2
+    assert torch.equal(back.cpu(), plain)
+
+
+@pytest.mark.parametrize(
+    ("private", "sizes", "elements"),
+    [
+        (NC1HWC0, (2, 5, 3, 4), 2 * 16 * 3 * 4),
+        (NC1HWC0, (1, 33, 2, 2), 48 * 4),
+        (FRACTAL_Z, (5, 17, 3, 2), 32 * 6 * 16),
+        (NDC1HWC0, (2, 18, 3, 2, 2), 2 * 32 * 12),
+        (FRACTAL_Z_3D, (17, 3, 2, 2, 1), 2 * 16 * 2 * 32),
+    ],
+)
+def test_images_and_filters_in_blocks(private, sizes, elements):
+    plain = counting(sizes, torch.float16)
+    base = torch_npu.npu_format_cast(plain.npu(), 0 if len(sizes) == 4 else 30)
+    blocked = torch_npu.npu_format_cast(base, private)
+    assert torch_npu.get_npu_format(blocked) == private
+    assert torch_npu.get_storage_size(blocked) == elements
+    assert torch.equal(blocked.cpu(), plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_products_with_weights_in_blocks(check, dtype):
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(*sizes, generator=generator).to(dtype) for sizes in ((5, 33), (33, 20)))
+    bias, batch = torch.randn(20, generator=generator).to(dtype), torch.randn(3, 5, 33, generator=generator).to(dtype)
+
+    def blocked(tensor: torch.Tensor) -> torch.Tensor:
+        return torch_npu.npu_format_cast(tensor, FRACTAL_NZ) if tensor.device.type == "npu" else tensor
+
+    check(lambda a, b: torch.mm(a, blocked(b)), x, weight)
+    check(lambda a, b: torch.matmul(a, blocked(b)), batch, weight)
+    check(lambda a, b: torch.mm(a, blocked(b.t().contiguous()).t()), x, weight)
+    check(lambda c, a, b: torch.addmm(c, a, blocked(b)), bias, x, weight)
+    check(lambda a, b: torch.bmm(a, blocked(b)), batch, weight.expand(3, 33, 20).contiguous())
