@@ -146,7 +146,15 @@ def test_deformable_convolution(check):
     def on_npu(image: torch.Tensor, weight: torch.Tensor, offset: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         ones = [1, 1, 1, 1]
         return torch_npu.npu_deformable_conv2d(
-            image, weight, offset, bias, kernel_size=[3, 3], stride=ones, padding=ones, dilation=ones, deformable_groups=2
+            image,
+            weight,
+            offset,
+            bias,
+            kernel_size=[3, 3],
+            stride=ones,
+            padding=ones,
+            dilation=ones,
+            deformable_groups=2,
         )[0]
 
     args = [normal(*sizes).detach() for sizes in ((2, 4, 6, 5), (3, 4, 3, 3), (2, 54, 6, 5), (3,))]
