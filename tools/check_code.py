@@ -52,6 +52,12 @@ def clang_tidy(fix: bool) -> list[str]:
             found = [f"{relative(path)}: clang-tidy fails: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"]
         return found
 
-    files = [p for p in cpp_files("src", suffixes=(".cpp",)) if str(p) in known]
+    # The kernels' families below src/ops/ are not read yet: half of all files, and most of the time.
+    kernels = ROOT / "src" / "ops"
+    files = [
+        path
+        for path in cpp_files("src", suffixes=(".cpp",))
+        if str(path) in known and not (kernels in path.parents and path.parent != kernels)
+    ]
     salt = run(["clang-tidy", "--version"]).stdout.encode() + (ROOT / ".clang-tidy").read_bytes()
     return sorted(set(Passed("tidy", salt).run(files, tidy)))

@@ -377,6 +377,7 @@ Status scatter_paged_cache(KernelCall& call);
 Status clear_float_status(KernelCall& call);
 Status lp_norm_reduce(KernelCall& call);
 Status lp_norm_update(KernelCall& call);
+Status transpose(KernelCall& call);
 
 // spec/kernels/linalg.csv
 Status cholesky(KernelCall& call);

@@ -23,6 +23,7 @@ constexpr LegacyArgSource kSources12[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources13[] = {{kOutput, 0}};
 constexpr LegacyArgSource kSources14[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources15[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources16[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
 
 constexpr LegacyRow kRows[] = {
     {904, kSources0},  // ArgMaxWithValue
@@ -41,6 +42,7 @@ constexpr LegacyRow kRows[] = {
     {917, kSources13},  // NPUGetFloatStatusV2
     {918, kSources14},  // Swish
     {919, kSources15},  // SwishGrad
+    {920, kSources16},  // Transpose
 };
 
 }  // namespace

@@ -2742,6 +2742,7 @@ constexpr ArgSpec kLegacyArgs12[] = {{"addr", kTensor, kIn}, {"data", kTensor, k
 constexpr ArgSpec kLegacyArgs13[] = {{"data", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs14[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs15[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs16[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"y", kTensor, kOut}};
 
 constexpr OperatorRow kRows[] = {
     {"aclnnAbs", OperatorClass::kModelled, kArgs0, kernels::absolute, AssumedValue::kDefault,
@@ -4583,6 +4584,8 @@ constexpr OperatorRow kRows[] = {
     {"Swish", OperatorClass::kModelled, kLegacyArgs14, kernels::silu,
      AssumedValue::kDefault, 0, "", false},
     {"SwishGrad", OperatorClass::kModelled, kLegacyArgs15, kernels::silu_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"Transpose", OperatorClass::kModelled, kLegacyArgs16, kernels::transpose,
      AssumedValue::kDefault, 0, "", false},
 };
 
