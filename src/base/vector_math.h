@@ -134,7 +134,9 @@ inline float log(float x) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr int32_t kRootHalf = 0x3f3504f3;
   const bool subnormal = x < std::numeric_limits<float>::min();
-  const int32_t bits = std::bit_cast<int32_t>(subnormal ? x * 0x1p23f : x) - kRootHalf;
+  // In unsigned numbers: those below zero, whose result is thrown away, would overflow.
+  const auto bits =
+      static_cast<int32_t>(std::bit_cast<uint32_t>(subnormal ? x * 0x1p23f : x) - static_cast<uint32_t>(kRootHalf));
   const float exponent = static_cast<float>((bits >> 23) - (subnormal ? 23 : 0));
   const float f = std::bit_cast<float>((bits & 0x007fffff) + kRootHalf) - 1.0f;
   float p = 6.9154597738936176e-2f;

@@ -21,7 +21,7 @@ void update_running(const TensorView& from, const TensorView& to, const std::vec
 }
 
 /// y = (x - mean) * inverse_deviation * weight + bias.
-Status normalize_channels(const Planes& planes, const TensorView& x, const TensorView& y,
+Status normalize_channels(const ChannelPlanes& planes, const TensorView& x, const TensorView& y,
                           const std::vector<double>& means, const std::vector<double>& deviations,
                           const std::vector<double>& weights, const std::vector<double>& biases) {
   return with_floating_type(floating_type_of({&x}), [&]<class C>() {
@@ -42,7 +42,7 @@ struct GradientSums {
   std::vector<double> product;
 };
 
-GradientSums gradient_sums(const Planes& planes, const TensorView& gradient, const TensorView& x,
+GradientSums gradient_sums(const ChannelPlanes& planes, const TensorView& gradient, const TensorView& x,
                            const std::vector<double>& means) {
   GradientSums sums;
   const auto add = [&]<class C>() {
@@ -63,8 +63,8 @@ GradientSums gradient_sums(const Planes& planes, const TensorView& gradient, con
 }
 
 /// dx = (dy - shift[c] - (x - mean[c]) * slope[c]) * scale[c].
-Status gradient_of_input(const Planes& planes, const TensorView& gradient, const TensorView& x, const TensorView& out,
-                         const std::vector<double>& means, const std::vector<double>& shifts,
+Status gradient_of_input(const ChannelPlanes& planes, const TensorView& gradient, const TensorView& x,
+                         const TensorView& out, const std::vector<double>& means, const std::vector<double>& shifts,
                          const std::vector<double>& slopes, const std::vector<double>& scales) {
   return with_floating_type(floating_type_of({&x}), [&]<class C>() {
     const std::vector<C> mean = converted<C>(means);
@@ -91,7 +91,7 @@ Status batch_norm(KernelCall& call) {
   const TensorView& x = call.operand(0);
   const TensorView& y = call.output(2);
   const bool training = call.boolean(0);
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   if (!y.defined || !is_real_element(y.dtype)) return not_computed(call, "the output is missing or not real");
   DRYDOCK_RETURN_IF_ERROR(expect_same(call, x, y));
@@ -132,7 +132,7 @@ Status batch_norm_backward(KernelCall& call) {
   const TensorView& x = call.operand(1);
   const TensorView& out = call.output(0);
   const bool training = call.boolean(0);
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   DRYDOCK_RETURN_IF_ERROR(expect_same(call, x, gradient));
   std::vector<double> weights, means, deviations;
@@ -170,7 +170,7 @@ Status batch_norm_backward(KernelCall& call) {
 Status batch_norm_stats(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 2));
   const TensorView& x = call.operand(0);
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   DRYDOCK_RETURN_IF_ERROR(expect_vector(call, call.output(0), planes.channels, "mean"));
   DRYDOCK_RETURN_IF_ERROR(expect_vector(call, call.output(1), planes.channels, "invstd"));
@@ -187,7 +187,7 @@ Status batch_norm_stats(KernelCall& call) {
 Status batch_norm_reduce(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 2));
   const TensorView& x = call.operand(0);
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   DRYDOCK_RETURN_IF_ERROR(expect_vector(call, call.output(0), planes.channels, "sum"));
   DRYDOCK_RETURN_IF_ERROR(expect_vector(call, call.output(1), planes.channels, "squareSum"));
@@ -207,7 +207,7 @@ Status batch_norm_reduce(KernelCall& call) {
 Status batch_norm_elemt(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
   const TensorView& x = call.operand(0);
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   DRYDOCK_RETURN_IF_ERROR(expect_same(call, x, call.output(0)));
   std::vector<double> weights, biases, means, deviations;
@@ -223,7 +223,7 @@ Status batch_norm_elemt(KernelCall& call) {
 Status batch_norm_reduce_backward(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 4, 0));
   const TensorView& x = call.operand(1);
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   DRYDOCK_RETURN_IF_ERROR(expect_same(call, x, call.operand(0)));
   for (int index = 0; index < 4; ++index) {
@@ -248,7 +248,7 @@ Status batch_norm_elemt_backward(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 4, 1));
   const TensorView& x = call.operand(1);
   const TensorView& counts = call.operand(7);
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   DRYDOCK_RETURN_IF_ERROR(expect_same(call, x, call.operand(0)));
   DRYDOCK_RETURN_IF_ERROR(expect_same(call, x, call.output(0)));

@@ -2,7 +2,7 @@
 
 namespace drydock::ops::kernels {
 
-Status planes_of(const KernelCall& call, const TensorView& x, Planes* planes) {
+Status planes_of(const KernelCall& call, const TensorView& x, ChannelPlanes* planes) {
   const int rank = x.dims.size();
   if (rank < 2) return invalid(call, "the input must have at least two dimensions, not " + std::to_string(rank));
   planes->samples = x.dims[0];

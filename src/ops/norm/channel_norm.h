@@ -10,7 +10,7 @@
 
 namespace drydock::ops::kernels {
 
-struct Planes {
+struct ChannelPlanes {
   int64_t samples = 0;
   int64_t channels = 0;
   int64_t size = 0;  ///< elements of a plane
@@ -22,7 +22,7 @@ struct Planes {
 };
 
 /// Fails below rank 2.
-Status planes_of(const KernelCall& call, const TensorView& x, Planes* planes);
+Status planes_of(const KernelCall& call, const TensorView& x, ChannelPlanes* planes);
 
 /// An optional vector of one value for each channel; without it `otherwise`.
 Status channel_values(const KernelCall& call, const TensorView& view, int64_t count, double otherwise,
@@ -34,7 +34,7 @@ Status expect_vector(const KernelCall& call, const TensorView& view, int64_t cou
 /// Sums over the elements of each channel. `begin(row, scratch)` reads a sample into scratch (`buffers` rows of it) and
 /// returns a function of the channel and the element's number in the row: the term.
 template <class C, class Begin>
-std::vector<double> sum_channels(const Planes& planes, int buffers, Begin&& begin) {
+std::vector<double> sum_channels(const ChannelPlanes& planes, int buffers, Begin&& begin) {
   return sum_over_rows<C>(
       planes.samples, planes.channels, planes.row() * buffers, [&](int64_t row, C* scratch, C* sums) {
         const auto term = begin(row, scratch);
@@ -56,7 +56,7 @@ std::vector<C> converted(const std::vector<double>& values) {
 
 /// Mean and biased variance of each channel.
 template <class C>
-void channel_moments(const Planes& planes, const TensorView& x, std::vector<double>* mean,
+void channel_moments(const ChannelPlanes& planes, const TensorView& x, std::vector<double>* mean,
                      std::vector<double>* variance) {
   const RowSource<C> from(x, planes.axes);
   const auto count = static_cast<double>(planes.count());
@@ -75,7 +75,8 @@ void channel_moments(const Planes& planes, const TensorView& x, std::vector<doub
 
 /// out = of(channel, values of the inputs...) element by element; all views have one shape.
 template <class C, size_t N, class Op>
-void map_channels(const Planes& planes, const TensorView& out, const std::array<const TensorView*, N>& inputs, Op of) {
+void map_channels(const ChannelPlanes& planes, const TensorView& out, const std::array<const TensorView*, N>& inputs,
+                  Op of) {
   std::vector<RowSource<C>> from;
   for (const TensorView* input : inputs) from.emplace_back(*input, planes.axes);
   const RowTarget<C> to(out, planes.axes);

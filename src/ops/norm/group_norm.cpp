@@ -67,7 +67,7 @@ Status groups_of_sizes(const KernelCall& call, Groups* groups) {
 
 /// From the shape of x.
 Status groups_of_shape(const KernelCall& call, const TensorView& x, int64_t count, Groups* groups) {
-  Planes planes;
+  ChannelPlanes planes;
   DRYDOCK_RETURN_IF_ERROR(planes_of(call, x, &planes));
   if (count <= 0 || planes.channels % count != 0) {
     return invalid(call, "the channels (" + std::to_string(planes.channels) + ") must divide into the groups (" +

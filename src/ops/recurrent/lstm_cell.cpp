@@ -48,7 +48,7 @@ Status lstm_cell(KernelCall& call) {
       const float* other = hidden_gates.data() + row * 4 * hidden;
       for (int64_t k = 0; k < 4 * hidden; ++k) {
         const float sum = gate[k] + other[k] + bias[static_cast<size_t>(k)];
-        gate[k] = k / hidden == 2 ? std::tanh(sum) : sigmoid(sum);
+        gate[k] = k / hidden == 2 ? std::tanh(sum) : gate_sigmoid(sum);
       }
       for (int64_t k = 0; k < hidden; ++k) {
         const auto at = static_cast<size_t>(row * hidden + k);

@@ -25,6 +25,10 @@ Status dequant_rope_quant_kv_cache(KernelCall& call) {
     return invalid(call, "x must have two or three dimensions and sizeSplits three numbers" + sizes);
   }
   const int last = x.dims.size() - 1;
+  for (int64_t split : splits) {
+    if (split < 0 || split > x.dims[last])
+      return invalid(call, "sizeSplits must divide the last dimension of x" + sizes);
+  }
   const int64_t batches = x.dims[0];
   const int64_t length = last == 2 ? x.dims[1] : 1;
   const int64_t width = cos.dims.empty() ? 0 : cos.dims[cos.dims.size() - 1];
