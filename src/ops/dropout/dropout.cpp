@@ -15,10 +15,14 @@ namespace {
 
 int64_t mask_bytes(int64_t elements) { return (elements + 127) / 128 * 16; }
 
-/// The product of the sizes in the shape argument.
+/// The product of the sizes in the shape argument, of at most 2^56: no tensor has as many elements.
 int64_t elements_of(std::span<const int64_t> shape) {
+  constexpr int64_t kMost = int64_t{1} << 56;
   int64_t elements = 1;
-  for (int64_t size : shape) elements *= std::max<int64_t>(size, 0);
+  for (int64_t size : shape) {
+    if (size <= 0) return 0;
+    elements = elements > kMost / size ? kMost : elements * size;
+  }
   return elements;
 }
 
