@@ -24,10 +24,12 @@ Status streams_of(const KernelCall& call, const TensorView& x, Streams* streams)
   return Status::ok();
 }
 
-/// Real, and of `tokens` rows of `length` elements.
-Status expect_rows(const KernelCall& call, const TensorView& view, int64_t tokens, int64_t length, const char* what) {
+/// Real, and of `tokens` rows of `length` elements, which are the last `inner` dimensions.
+Status expect_rows(const KernelCall& call, const TensorView& view, int64_t tokens, int64_t length, const char* what,
+                   int inner = 0) {
   if (!view.defined || !is_real_element(view.dtype)) return not_computed(call, std::string(what) + " is missing");
-  if (view.numel() == tokens * length && !view.dims.empty() && (tokens <= 1 || view.dims[0] <= tokens)) {
+  if (view.numel() == tokens * length && view.dims.size() >= inner &&
+      (inner == 0 || trailing_dims(view.dims, inner).product() == length)) {
     return Status::ok();
   }
   return invalid(call, std::string(what) + " must have " + std::to_string(length) + " elements for each of " +
@@ -55,10 +57,9 @@ void add_scaled(float* to, const float* from, float scale, int64_t count) {
 }
 
 Status expect_post(const KernelCall& call, const Streams& s, int first) {
-  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(first), s.tokens, s.count * s.count, "hRes"));
-  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(first + 1), s.tokens, s.features, "hOut"));
-  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(first + 2), s.tokens, s.count, "hPost"));
-  if (call.operand(first).dims.size() < 2) return invalid(call, "hRes must have matrices");
+  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(first), s.tokens, s.count * s.count, "hRes", 2));
+  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(first + 1), s.tokens, s.features, "hOut", 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(first + 2), s.tokens, s.count, "hPost", 1));
   return Status::ok();
 }
 
@@ -170,7 +171,7 @@ Status read_pre(KernelCall& call, Pre* pre) {
   pre->outputs = 2 * s.count + s.count * s.count;
   DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(1), pre->outputs, s.row(), "phi"));
   DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(2), 1, 3, "alpha"));
-  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(3), s.tokens, s.features, "gradHIn"));
+  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(3), s.tokens, s.features, "gradHIn", 1));
   DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(4), s.tokens, s.count, "gradHPost"));
   DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(5), s.tokens, s.count * s.count, "gradHRes"));
   DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.operand(6), s.tokens, 1, "invRms"));
