@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include "base/recent_error.h"
 #include "device/address_space.h"
 #include "device/heap.h"
+#include "ops/kernel_access.h"
 #include "ops/legacy_operator.h"
 #include "ops/objects.h"
 #include "ops/phases.h"
@@ -82,9 +82,8 @@ Status tensor_at(std::string_view entry, const Side& side, int position, const T
   DRYDOCK_RETURN_IF_ERROR(find_description(entry, "description of " + what, side.descriptions[position], found));
   DRYDOCK_RETURN_IF_ERROR(find_description(entry, "buffer of " + what, side.buffers[position], data));
   if (found->data_type == kUndefined) return Status::ok();  // how a client fills the place of an optional tensor
-  static constexpr std::array<int32_t, 5> kPrivateFormats = {3, 4, 29, 32, 33};
   for (int32_t format : {found->format, found->storage_format}) {
-    if (std::find(kPrivateFormats.begin(), kPrivateFormats.end(), format) == kPrivateFormats.end()) continue;
+    if (!ops::is_private_format(format)) continue;
     return Status::error(code::ACL_ERROR_API_NOT_SUPPORT,
                          fmt::format("{}: {} lies in the private format {}: operators of the legacy kind take plain "
                                      "formats on the virtual device. Cast it to ND first (torch_npu.npu_format_cast).",
@@ -100,12 +99,7 @@ ops::Tensor tensor_of(const TensorDescription& description, const DataBuffer& bu
   tensor.dtype = static_cast<DataType>(description.data_type);
   tensor.format = description.format;
   tensor.dims = ops::Dims(std::span(description.dims));
-  tensor.strides = tensor.dims;
-  int64_t stride = 1;
-  for (int axis = tensor.dims.size() - 1; axis >= 0; --axis) {
-    tensor.strides[axis] = stride;
-    stride *= tensor.dims[axis];
-  }
+  tensor.strides = ops::kernels::contiguous_strides(tensor.dims);
   const int64_t bits = bits_of(tensor.dtype);
   tensor.storage_dims = {bits > 0 ? static_cast<int64_t>(buffer.size_bytes) * 8 / bits : 0};
   if (ops::is_private_format(description.storage_format)) {

@@ -137,6 +137,9 @@ class StridedWalk {
   char* start(int view) const { return starts_[static_cast<size_t>(view)]; }
 
  private:
+  /// Moves to the next run, along the first `outer_rank` dims; false behind the last one.
+  bool advance(int outer_rank, std::array<int64_t, kMaxRank>& position, std::array<char*, kMaxViews>& pointers) const;
+
   bool merged_ = false;
   int view_count_ = 0;
   Dims dims_;
@@ -144,6 +147,21 @@ class StridedWalk {
   std::array<int64_t, kMaxViews> inner_strides_{};
   std::array<char*, kMaxViews> starts_{};
 };
+
+inline bool StridedWalk::advance(int outer_rank, std::array<int64_t, kMaxRank>& position,
+                                 std::array<char*, kMaxViews>& pointers) const {
+  for (int axis = outer_rank - 1; axis >= 0; --axis) {
+    int64_t& at = position[static_cast<size_t>(axis)];
+    const bool wraps = ++at == dims_[axis];
+    const int64_t steps = wraps ? 1 - at : 1;
+    for (int view = 0; view < view_count_; ++view) {
+      pointers[static_cast<size_t>(view)] += steps * strides_[static_cast<size_t>(view)][axis];
+    }
+    if (!wraps) return true;
+    at = 0;
+  }
+  return false;
+}
 
 template <class Run>
 void StridedWalk::for_each_run(Run&& run) {
@@ -161,18 +179,7 @@ void StridedWalk::for_each_run_at(const std::array<char*, kMaxViews>& starts, Ru
   std::array<int64_t, kMaxRank> position{};
   while (true) {
     run(static_cast<char* const*>(pointers.data()), static_cast<const int64_t*>(inner_strides_.data()), count);
-    int axis = outer_rank - 1;
-    for (; axis >= 0; --axis) {
-      int64_t& at = position[static_cast<size_t>(axis)];
-      const bool wraps = ++at == dims_[axis];
-      const int64_t steps = wraps ? 1 - at : 1;
-      for (int view = 0; view < view_count_; ++view) {
-        pointers[static_cast<size_t>(view)] += steps * strides_[static_cast<size_t>(view)][axis];
-      }
-      if (!wraps) break;
-      at = 0;
-    }
-    if (axis < 0) return;
+    if (!advance(outer_rank, position, pointers)) return;
   }
 }
 
@@ -202,16 +209,7 @@ void StridedWalk::for_each_run_in(int64_t begin, int64_t end, Run&& run) const {
     run(static_cast<char* const*>(starts.data()), static_cast<const int64_t*>(inner_strides_.data()), count);
     left -= count;
     skipped = 0;
-    for (int axis = last - 1; left > 0 && axis >= 0; --axis) {
-      int64_t& at = position[static_cast<size_t>(axis)];
-      const bool wraps = ++at == dims_[axis];
-      const int64_t steps = wraps ? 1 - at : 1;
-      for (int view = 0; view < view_count_; ++view) {
-        pointers[static_cast<size_t>(view)] += steps * strides_[static_cast<size_t>(view)][axis];
-      }
-      if (!wraps) break;
-      at = 0;
-    }
+    if (left > 0) advance(last, position, pointers);
   }
 }
 

@@ -2,6 +2,8 @@
 
 namespace drydock::ops {
 
+std::string sizes_of(const TensorView& view) { return view.defined ? text_of(view.dims) : "none"; }
+
 const Arg* KernelCall::nth_of_kind(ArgKind kind, int nth) const {
   for (const Arg& arg : args_) {
     if (arg.kind == kind && nth-- == 0) return &arg;

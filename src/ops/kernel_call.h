@@ -22,6 +22,9 @@ struct TensorView {
   int64_t numel() const { return dims.product(); }
 };
 
+/// The view's sizes as text_of writes them, "none" for an absent one.
+std::string sizes_of(const TensorView& view);
+
 /// What a kernel sees of one call: operands and outputs in the order of the signature.
 ///
 /// *Operands* are the tensors and scalars that are read (direction in or in-out), so that aclnnAdd(self, other, alpha),

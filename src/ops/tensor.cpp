@@ -25,6 +25,12 @@ int64_t saturate(double value) {
 
 }  // namespace
 
+std::string text_of(const Dims& dims) {
+  std::string text = "[";
+  for (int axis = 0; axis < dims.size(); ++axis) text += (axis > 0 ? ", " : "") + std::to_string(dims[axis]);
+  return text + "]";
+}
+
 bool is_private_format(int32_t format) noexcept {
   switch (format) {
     case 3:   // NC1HWC0

@@ -55,6 +55,9 @@ class Dims {
 /// True for the vendor's formats in which elements lie in blocks, padded (NZ, NC1HWC0, FRACTAL_Z and their like).
 bool is_private_format(int32_t format) noexcept;
 
+/// "[2, 3]", for messages.
+std::string text_of(const Dims& dims);
+
 /// Behind aclTensor: a strided view of a storage in device memory.
 struct Tensor {
   DataType dtype = DataType::kUndefined;

@@ -84,17 +84,10 @@ def finish(results: Results, accepted: bool, stopped: bool) -> int:
         LIST.write_text(outcomes.list_text(listed | results, "folder"), encoding="utf-8")
         print(f"aclnn: written into {LIST.relative_to(ROOT)}")
         return 130 if stopped else 0
-    for (folder, name), result in sorted(results.items()):
-        if result.outcome not in outcomes.GOOD:
-            print(f"aclnn: {folder} {name}: {result.outcome}: {result.reason}")
+    outcomes.print_bad("aclnn", results)
     if stopped:
         return 130
-    worse, better = outcomes.differences(listed, results) if listed else ([], [])
-    for sentence in worse:
-        print(f"aclnn: worse: {sentence}")
-    for sentence in better:
-        print(f"aclnn: unexpected: {sentence}")
-    return 1 if worse or better else 0
+    return 1 if outcomes.print_differences("aclnn", listed, results) else 0
 
 
 def find_examples(checkout: Path, words: list[str]) -> list[tuple[outcomes.Key, Path]]:

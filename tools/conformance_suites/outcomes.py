@@ -97,6 +97,22 @@ def differences(expected: Results, got: Results) -> tuple[dict[Key, str], dict[K
     return worse, better
 
 
+def print_bad(name: str, results: Results) -> None:
+    """Print a line for each outcome that a right device does not have."""
+    for key, result in sorted(results.items()):
+        if result.outcome not in GOOD:
+            print(f"{name}: {' '.join(key)}: {result.outcome}: {result.reason}")
+
+
+def print_differences(name: str, listed: Results, results: Results) -> bool:
+    """Print how results differ from their list; true if they do. Nothing differs from a list that is not there yet."""
+    worse, better = differences(listed, results) if listed else ({}, {})
+    for kind, sentences in (("worse", worse), ("unexpected", better)):
+        for sentence in sentences.values():
+            print(f"{name}: {kind}: {sentence}")
+    return bool(worse or better)
+
+
 def write_junit(path: Path, suite: str, results: Results, different: set[Key], judged: bool = True) -> None:
     """Write a JUnit file: a case fails, or is skipped if that is not judged, where its outcome is not the list's."""
     root = ElementTree.Element("testsuite", name=suite, tests=str(len(results)), failures=str(len(different)))

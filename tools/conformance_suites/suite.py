@@ -86,22 +86,16 @@ def finish(name: str, results: Results, files: list[str], accepted: bool, stoppe
         path.write_text(outcomes.list_text(kept | short, "file"), encoding="utf-8")
         print(f"suite {name}: written into {path.relative_to(ROOT)}")
         return 130 if stopped else 0
-    for (file, test), result in sorted(results.items()):
-        if result.outcome not in outcomes.GOOD:
-            print(f"suite {name}: {file} {test}: {result.outcome}: {result.reason}")
+    outcomes.print_bad(f"suite {name}", results)
     if stopped:
         return 130
-    worse, better = outcomes.differences(listed, results) if listed else ({}, {})
+    differs = outcomes.print_differences(f"suite {name}", listed, results)
     gone = [key for key in listed if key[0] in files and key not in results]
-    for sentence in worse.values():
-        print(f"suite {name}: worse: {sentence}")
-    for sentence in better.values():
-        print(f"suite {name}: unexpected: {sentence}")
     for key in gone:
         print(f"suite {name}: gone: {' '.join(key)}")
     if not listed:
         print(f"suite {name}: there is no {path.relative_to(ROOT)} to compare with; --accept writes it")
-    return 1 if worse or better or gone else 0
+    return 1 if differs or gone else 0
 
 
 def find_files(checkout: Path, wanted: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/attention/flash_attention.h"
+#include "ops/attention/sparse_mode.h"
 
 // Which keys a query sees, and what is added to its scores.
 
@@ -8,25 +9,9 @@ namespace drydock::ops::kernels::attention {
 
 namespace {
 
-/// Side of the triangular mask that stands for any size.
-constexpr int64_t kCompressedMask = 2048;
 constexpr int64_t kPrefixRows = 1024;
 /// Rows of a shift that stand for all rows.
 constexpr int64_t kCompressedShift = 1024;
-
-enum SparseMode : int64_t {
-  kDefaultMask = 0,
-  kAllMask = 1,
-  kLeftUpCausal = 2,
-  kRightDownCausal = 3,
-  kBand = 4,
-  kPrefix = 5,
-  kPrefixCompressed = 6,
-  kRightDownCausalBand = 7,  ///< the last sequence has a band
-  kBandLeftUpCausal = 8,     ///< the first sequence has a band
-};
-
-int64_t bounded(int64_t tokens) { return std::clamp(tokens, -kUnbounded, kUnbounded); }
 
 /// The elements of a tensor [queries, keys] or [batch, heads, queries, keys] that belong to one entry of the batch,
 /// where sizes of 1 are broadcast.

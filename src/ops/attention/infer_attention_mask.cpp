@@ -1,25 +1,13 @@
 #include <algorithm>
 
 #include "ops/attention/infer_attention.h"
+#include "ops/attention/sparse_mode.h"
 
 // Masks, shifts, sinks and scales of an inference attention.
 
 namespace drydock::ops::kernels::attention {
 
 namespace {
-
-constexpr int64_t kCompressedMask = 2048;
-
-enum SparseMode : int64_t {
-  kDefaultMask = 0,
-  kAllMask = 1,
-  kLeftUpCausal = 2,
-  kRightDownCausal = 3,
-  kBand = 4,
-  kTree = 9,
-};
-
-int64_t bounded(int64_t tokens) { return std::clamp(tokens, -kUnbounded, kUnbounded); }
 
 std::vector<float> floats_of(const TensorView& view) {
   std::vector<float> values;

@@ -49,15 +49,6 @@ bool head_view(const TensorView& view, std::string_view layout, int64_t heads, H
   return true;
 }
 
-std::string sizes_of(const TensorView& view) {
-  if (!view.defined) return "none";
-  std::string text = "[";
-  for (int axis = 0; axis < view.dims.size(); ++axis) {
-    text += (axis == 0 ? "" : ", ") + std::to_string(view.dims[axis]);
-  }
-  return text + "]";
-}
-
 void read_rows(const HeadView& view, int64_t batch, int64_t head, int64_t first, int64_t count, Block rows) {
   const Loader<float> load = loader_of<float>(view.dtype);
   for (int64_t row = 0; row < count; ++row) {

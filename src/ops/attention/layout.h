@@ -33,9 +33,6 @@ struct HeadView {
 /// layout.
 bool head_view(const TensorView& view, std::string_view layout, int64_t heads, HeadView* result);
 
-/// The view's sizes, for messages.
-std::string sizes_of(const TensorView& view);
-
 /// `count` rows as floats.
 void read_rows(const HeadView& view, int64_t batch, int64_t head, int64_t first, int64_t count, Block rows);
 void write_rows(const HeadView& view, int64_t batch, int64_t head, int64_t first, int64_t count, ConstBlock rows);

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "ops/matmul/matrix_call.h"
-
 namespace drydock::ops::kernels {
 namespace {
 

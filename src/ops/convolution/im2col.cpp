@@ -5,7 +5,6 @@
 
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
-#include "ops/matmul/matrix_call.h"
 
 // Patches of images as columns, and sums of columns and of windows: unfold, fold and their gradients.
 

@@ -7,7 +7,6 @@
 #include "base/thread_pool.h"
 #include "ops/kernel_access.h"
 #include "ops/linalg/dense.h"
-#include "ops/matmul/matrix_call.h"
 
 // Batches of matrices. All decompositions compute in double, whatever the element type.
 

@@ -239,12 +239,6 @@ bool is_integer(const TensorView& view) { return !view.defined || !is_floating(v
 
 }  // namespace
 
-std::string text_of(const Dims& dims) {
-  std::string text = "[";
-  for (int axis = 0; axis < dims.size(); ++axis) text += (axis > 0 ? ", " : "") + std::to_string(dims[axis]);
-  return text + "]";
-}
-
 Status rounding_of(const KernelCall& call, int64_t cube_math_type, DataType a, DataType b, InputRounding* rounding) {
   *rounding = InputRounding::kNone;
   if (cube_math_type < 0 || cube_math_type > 4) {

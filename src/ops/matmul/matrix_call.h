@@ -26,7 +26,4 @@ Status rounding_of(const KernelCall& call, int64_t cube_math_type, DataType a, D
 /// Computes in fp64 if any input is fp64, in int64 if all are integers, else in fp32, and rounds once.
 Status multiply_views(const KernelCall& call, ProductViews views);
 
-/// "[2, 3]"
-std::string text_of(const Dims& dims);
-
 }  // namespace drydock::ops::kernels

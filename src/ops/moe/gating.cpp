@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/moe/rows.h"
+#include "ops/sigmoid.h"
 
 // The choice of experts for each token: the best k of a softmax or a sigmoid, also by groups, and its gradient.
 
@@ -199,7 +200,7 @@ Status grouped_gate(KernelCall& call, const TensorView& ids, const TensorView& t
     float* norm = buffer + gate.experts;
     float* chosen = norm + gate.experts;
     if (how.sigmoids) {
-      for (int64_t k = 0; k < gate.experts; ++k) norm[k] = 1.0f / (1.0f + std::exp(-own[k]));
+      for (int64_t k = 0; k < gate.experts; ++k) norm[k] = sigmoid(own[k]);
     } else {
       softmax_row(own, gate.experts, norm);
     }

@@ -7,6 +7,7 @@
 #include "ops/quant/dynamic_rows.h"
 #include "ops/quant/integer_rows.h"
 #include "ops/quant/quant_parameters.h"
+#include "ops/sigmoid.h"
 
 namespace drydock::ops::kernels {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "ops/quant/dynamic_rows.h"
 #include "ops/quant/integer_rows.h"
+#include "ops/sigmoid.h"
 
 // SwiGLU between a dequantisation and a quantisation, with parameters for each group of rows.
 

@@ -3,6 +3,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/recurrent/sequence.h"
+#include "ops/sigmoid.h"
 
 // One step of an LSTM from the products of its weights, and its gradient. Gates stand in the order input, forget, cell,
 // output.
@@ -48,7 +49,7 @@ Status lstm_cell(KernelCall& call) {
       const float* other = hidden_gates.data() + row * 4 * hidden;
       for (int64_t k = 0; k < 4 * hidden; ++k) {
         const float sum = gate[k] + other[k] + bias[static_cast<size_t>(k)];
-        gate[k] = k / hidden == 2 ? std::tanh(sum) : gate_sigmoid(sum);
+        gate[k] = k / hidden == 2 ? std::tanh(sum) : sigmoid(sum);
       }
       for (int64_t k = 0; k < hidden; ++k) {
         const auto at = static_cast<size_t>(row * hidden + k);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ops/matmul/gemm.h"
-#include "ops/matmul/matrix_call.h"
 
 namespace drydock::ops::kernels::recurrent {
 namespace {

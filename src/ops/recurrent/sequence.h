@@ -75,8 +75,6 @@ void add_columns(const Buffer& values, int64_t rows, int64_t width, Buffer& sums
 void place_direction(const Buffer& source, const Sizes& sizes, int64_t direction, Buffer& target);
 Buffer take_direction(const Buffer& source, const Sizes& sizes, int64_t direction);
 
-inline float gate_sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
-
 /// Gradients of one direction's parameters from those of its gates, written to the list of outputs; and, added to
 /// `layer_input_grad`, the gradient of the layer's input.
 struct GateGradients {

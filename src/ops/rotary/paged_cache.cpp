@@ -12,8 +12,6 @@ namespace drydock::ops::kernels {
 
 namespace {
 
-using rotary::sizes_of;
-
 /// The place of a row's elements in a cache of blocks: runs of `run` bytes, `run_stride` apart.
 struct BlockRows {
   char* data = nullptr;

@@ -74,13 +74,4 @@ bool mode_of(std::string_view name, Mode* mode) {
 
 int64_t divisor_of(Mode mode) { return mode == Mode::kQuarter ? 4 : 2; }
 
-std::string sizes_of(const TensorView& view) {
-  if (!view.defined) return "none";
-  std::string text = "[";
-  for (int axis = 0; axis < view.dims.size(); ++axis) {
-    text += (axis == 0 ? "" : ", ") + std::to_string(view.dims[axis]);
-  }
-  return text + "]";
-}
-
 }  // namespace drydock::ops::kernels::rotary

@@ -36,6 +36,4 @@ bool mode_of(std::string_view name, Mode* mode);
 /// Elements that a mode needs a multiple of.
 int64_t divisor_of(Mode mode);
 
-std::string sizes_of(const TensorView& view);
-
 }  // namespace drydock::ops::kernels::rotary

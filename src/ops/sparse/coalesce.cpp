@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "ops/kernel_access.h"
-#include "ops/matmul/matrix_call.h"
 
 namespace drydock::ops::kernels {
 
