@@ -82,13 +82,6 @@ Status tensor_at(std::string_view entry, const Side& side, int position, const T
   DRYDOCK_RETURN_IF_ERROR(find_description(entry, "description of " + what, side.descriptions[position], found));
   DRYDOCK_RETURN_IF_ERROR(find_description(entry, "buffer of " + what, side.buffers[position], data));
   if (found->data_type == kUndefined) return Status::ok();  // how a client fills the place of an optional tensor
-  for (int32_t format : {found->format, found->storage_format}) {
-    if (!ops::is_private_format(format)) continue;
-    return Status::error(code::ACL_ERROR_API_NOT_SUPPORT,
-                         fmt::format("{}: {} lies in the private format {}: operators of the legacy kind take plain "
-                                     "formats on the virtual device. Cast it to ND first (torch_npu.npu_format_cast).",
-                                     entry, what, format));
-  }
   description = found;
   buffer = data;
   return Status::ok();

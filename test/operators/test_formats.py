@@ -71,3 +71,22 @@ def test_products_with_weights_in_blocks(check, dtype):
     check(lambda a, b: torch.matmul(a, blocked(b)), batch, weight)
     check(lambda a, b: torch.mm(a, blocked(b.t().contiguous()).t()), x, weight)
     check(lambda c, a, b: torch.addmm(c, a, blocked(b)), bias, x, weight)
+
+
+@pytest.mark.parametrize(
+    ("private", "sizes"), [(FRACTAL_NZ, (2, 5, 3, 4)), (NC1HWC0, (2, 5, 3, 4)), (NC1HWC0, (20, 7)), (FRACTAL_Z, (6,))]
+)
+def test_casts_of_the_legacy_route(private, sizes):
+    """Pairs of formats that aclnn does not convert go through Identity."""
+    plain = counting(sizes, torch.float16)
+    blocked = torch_npu.npu_format_cast(plain.npu(), private)
+    assert torch_npu.get_npu_format(blocked) == private
+    assert torch.equal(torch_npu.npu_format_cast(blocked, 2).cpu(), plain)
+
+
+def test_views_of_blocks():
+    plain = counting((20, 37), torch.float16)
+    blocked = torch_npu.npu_format_cast(plain.npu(), FRACTAL_NZ)
+    assert torch.equal(blocked[2:5].cpu(), plain[2:5])
+    assert torch.equal(blocked.t().contiguous().cpu(), plain.t())
+    assert torch.equal(blocked.clone().cpu(), plain)

@@ -10,7 +10,7 @@ namespace drydock::ops::kernels {
 void add_scaled(float* to, int64_t to_stride, const float* from, int64_t from_stride, float scale,
                 int64_t count) noexcept;
 
-/// Sum over i < count of a[i * a_stride] * b[i]. In 16 partial sums on every machine.
+/// Sum over i < count of a[i * a_stride] * b[i]. In 64 partial sums on every machine.
 float dot_product(const float* a, int64_t a_stride, const float* b, int64_t count) noexcept;
 
 }  // namespace drydock::ops::kernels
