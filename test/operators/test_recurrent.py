@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch_npu  # noqa: F401 (its operators)
 
-# torch_npu takes aclnnLSTM for one layer of one direction with biases alone; GRU for all.
+# torch_npu takes aclnnLSTM for one layer of one direction with biases in fp32 or fp16, aclnnGRU for all in these types,
+# and the legacy DynamicRNN, DynamicRNNV2 (cells) and DynamicGRUV2 for the rest.
 
 
 def compare_module(module: torch.nn.Module, *inputs: torch.Tensor, tolerance: float = 2e-5) -> None:
@@ -44,6 +45,42 @@ def test_lstm_in_16_bits():
     expected = module(inputs)[0]
     got = copy.deepcopy(module).half().npu()(inputs.half().npu())[0]
     torch.testing.assert_close(got.float().cpu(), expected, rtol=5e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_lstm_by_the_legacy_operator(layers, bidirectional, bias):
+    torch.manual_seed(7)
+    module = torch.nn.LSTM(5, 6, layers, bidirectional=bidirectional, bias=bias)
+    runs = layers * (2 if bidirectional else 1)
+    compare_module(module, torch.randn(4, 3, 5), torch.randn(runs, 3, 6), torch.randn(runs, 3, 6))
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_bfloat16_by_the_legacy_operator(name):
+    torch.manual_seed(8)
+    module = getattr(torch.nn, name)(4, 8)
+    inputs = torch.randn(5, 2, 4)
+    expected = module(inputs)[0]
+    got = copy.deepcopy(module).bfloat16().npu()(inputs.bfloat16().npu())[0]
+    torch.testing.assert_close(got.float().cpu(), expected, rtol=5e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_lstm_cell(bias):
+    torch.manual_seed(5)
+    cell = torch.nn.LSTMCell(5, 6, bias=bias)
+    inputs = [torch.randn(3, 5), torch.randn(3, 6), torch.randn(3, 6)]
+    sides = []
+    for device in ("cpu", "npu"):
+        own = copy.deepcopy(cell).to(device)
+        args = [value.detach().to(device).requires_grad_() for value in inputs]
+        h, c = own(args[0], (args[1], args[2]))
+        (h.sin().sum() + 2 * c.cos().sum()).backward()
+        sides.append([h, c, *(value.grad for value in args), *(value.grad for value in own.parameters())])
+    for expected, got in zip(*sides, strict=True):
+        torch.testing.assert_close(got.cpu(), expected, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("layers", [1, 2])

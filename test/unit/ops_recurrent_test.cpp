@@ -104,5 +104,39 @@ TEST(Recurrent, GruMixesItsStateAndANewValue) {
   EXPECT_NEAR(hy.values()[0], 0.75 * n + 0.25, 1e-6);
 }
 
+/// One step of DynamicRNN with weights of 0 but those of the cell gate: c = tanh(x) / 2.
+struct TinyRnn {
+  HostTensor weight{DataType::kFloat, {2, 4}, {0, 0, 1, 0, 0, 0, 0, 0}};
+  HostTensor bias{DataType::kFloat, {4}, {0, 0, 0, 0}};
+  HostTensor outputs[8] = {{DataType::kFloat, {2, 2, 1}}, {DataType::kFloat, {2, 2, 1}}, {DataType::kFloat, {2, 2, 1}},
+                           {DataType::kFloat, {2, 2, 1}}, {DataType::kFloat, {2, 2, 1}}, {DataType::kFloat, {2, 2, 1}},
+                           {DataType::kFloat, {2, 2, 1}}, {DataType::kFloat, {2, 2, 1}}};
+
+  Status run(HostTensor& input, HostTensor& mask, const char* gate_order) {
+    TestCall call;
+    call.in(input).in(weight).in(bias).in(mask).absent().absent().text("UNIDIRECTIONAL").text(gate_order);
+    for (HostTensor& output : outputs) call.out(output);
+    return call.run(dynamic_rnn);
+  }
+};
+
+TEST(Recurrent, LegacyRowsOutsideOfTheMaskKeepTheirState) {
+  TinyRnn net;
+  HostTensor input(DataType::kFloat, {2, 2, 1}, {1, 1, 0, 5});
+  HostTensor mask(DataType::kFloat16, {2, 2, 1}, {1, 1, 1, 0});
+  ASSERT_TRUE(net.run(input, mask, "ifjo").is_ok());
+  const double t = std::tanh(1.0);
+  EXPECT_NEAR(net.outputs[2].values()[2], t / 4, 1e-6);
+  EXPECT_NEAR(net.outputs[2].values()[3], t / 2, 1e-6);
+  EXPECT_EQ(net.outputs[0].values()[3], 0);
+  EXPECT_EQ(net.run(input, mask, "ijfo").code(), kNotComputed);
+  HostTensor unsorted(DataType::kFloat16, {2, 2, 1}, {0, 1, 1, 1});
+  EXPECT_EQ(net.run(input, unsorted, "ifjo").code(), kNotComputed);
+  HostTensor short_mask(DataType::kFloat16, {1, 2, 1}, {1, 1});
+  EXPECT_EQ(net.run(input, short_mask, "ifjo").code(), kParameterInvalid);
+  HostTensor wide(DataType::kFloat, {2, 2, 3});
+  EXPECT_EQ(net.run(wide, mask, "ifjo").code(), kParameterInvalid);
+}
+
 }  // namespace
 }  // namespace drydock::ops::kernels

@@ -237,7 +237,7 @@ class Spec:
             args = []
             for text in filter(None, map(str.strip, row["args"].split(";"))):
                 source, _, rest = text.partition(" ")
-                match = re.fullmatch(r"(in|values|out)(\d)|(attr)", source)
+                match = re.fullmatch(r"(in|values|out)(\d+)|(attr)", source)
                 if match is None:
                     raise SpecError(f"{where}: '{text}' begins with none of in0, values0, out0, attr")
                 args.append(LegacyArg(match[1] or match[3], int(match[2] or 0), parse_param(rest, where)))

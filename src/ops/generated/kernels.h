@@ -375,6 +375,12 @@ Status scatter_paged_cache(KernelCall& call);
 
 // spec/legacy_operators.csv
 Status clear_float_status(KernelCall& call);
+Status dynamic_gru_v2(KernelCall& call);
+Status dynamic_gru_v2_grad(KernelCall& call);
+Status dynamic_rnn(KernelCall& call);
+Status dynamic_rnn_grad(KernelCall& call);
+Status dynamic_rnn_v2(KernelCall& call);
+Status dynamic_rnn_v2_grad(KernelCall& call);
 Status lp_norm_reduce(KernelCall& call);
 Status lp_norm_update(KernelCall& call);
 Status transpose(KernelCall& call);

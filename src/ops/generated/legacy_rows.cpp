@@ -11,38 +11,63 @@ constexpr LegacyArgSource kSources0[] = {{kInput, 0}, {kAttribute, 0}, {kAttribu
 constexpr LegacyArgSource kSources1[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 1}, {kOutput, 0}};
 constexpr LegacyArgSource kSources2[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
 constexpr LegacyArgSource kSources3[] = {{kInput, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources4[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources5[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
-    0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources6[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources7[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources8[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources9[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources4[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 6},
+    {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
+constexpr LegacyArgSource kSources5[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput, 6},
+    {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1},
+    {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
+constexpr LegacyArgSource kSources6[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
+    {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput,
+    5}, {kOutput, 6}, {kOutput, 7}};
+constexpr LegacyArgSource kSources7[] = {{kInput, 0}, {kInput, 1}, {kInput, 4}, {kInput, 5}, {kInput, 6}, {kInput, 7},
+    {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14}, {kInput, 15},
+    {kInput, 16}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput,
+    4}};
+constexpr LegacyArgSource kSources8[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
+    {kInput, 6}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput,
+    4}, {kOutput, 5}, {kOutput, 6}, {kOutput, 7}};
+constexpr LegacyArgSource kSources9[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput, 6},
+    {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14},
+    {kInput, 15}, {kInput, 16}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput,
+    3}, {kOutput, 4}, {kOutput, 5}};
 constexpr LegacyArgSource kSources10[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources12[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources13[] = {{kOutput, 0}};
-constexpr LegacyArgSource kSources14[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources15[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources16[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources11[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
+    0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources12[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources13[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources14[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources15[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources16[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources18[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources19[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources20[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources21[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources22[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
 
 constexpr LegacyRow kRows[] = {
     {904, kSources0},  // ArgMaxWithValue
     {905, kSources1},  // ArgMinWithValue
     {906, kSources2},  // BroadcastTo
     {907, kSources3},  // Cast
-    {908, kSources4},  // Identity
-    {909, kSources5},  // LpNormReduceV2
-    {910, kSources6},  // LpNormUpdateV2
-    {911, kSources7},  // Mish
-    {912, kSources8},  // MishGrad
-    {913, kSources9},  // NPUAllocFloatStatus
-    {914, kSources10},  // NPUClearFloatStatus
-    {915, {}},  // NPUClearFloatStatusV2
-    {916, kSources12},  // NPUGetFloatStatus
-    {917, kSources13},  // NPUGetFloatStatusV2
-    {918, kSources14},  // Swish
-    {919, kSources15},  // SwishGrad
-    {920, kSources16},  // Transpose
+    {908, kSources4},  // DynamicGRUV2
+    {909, kSources5},  // DynamicGRUV2Grad
+    {910, kSources6},  // DynamicRNN
+    {911, kSources7},  // DynamicRNNGrad
+    {912, kSources8},  // DynamicRNNV2
+    {913, kSources9},  // DynamicRNNV2Grad
+    {914, kSources10},  // Identity
+    {915, kSources11},  // LpNormReduceV2
+    {916, kSources12},  // LpNormUpdateV2
+    {917, kSources13},  // Mish
+    {918, kSources14},  // MishGrad
+    {919, kSources15},  // NPUAllocFloatStatus
+    {920, kSources16},  // NPUClearFloatStatus
+    {921, {}},  // NPUClearFloatStatusV2
+    {922, kSources18},  // NPUGetFloatStatus
+    {923, kSources19},  // NPUGetFloatStatusV2
+    {924, kSources20},  // Swish
+    {925, kSources21},  // SwishGrad
+    {926, kSources22},  // Transpose
 };
 
 }  // namespace

@@ -2729,20 +2729,50 @@ constexpr ArgSpec kLegacyArgs1[] = {{"x", kTensor, kIn}, {"dimension", kInt, kIn
     {"values", kTensor, kOut}, {"indice", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs2[] = {{"x", kTensor, kIn}, {"shape", kIntArray, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs3[] = {{"x", kTensor, kIn}, {"dst_type", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs4[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs5[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"axes", kIntArray, kIn}, {"keepdim",
+constexpr ArgSpec kLegacyArgs4[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
+    kIn}, {"bias_input", kTensor, kIn}, {"bias_hidden", kTensor, kIn}, {"init_h", kTensor, kIn}, {"gate_order",
+    kString, kIn}, {"y", kTensor, kOut}, {"output_h", kTensor, kOut}, {"update", kTensor, kOut}, {"reset", kTensor,
+    kOut}, {"new", kTensor, kOut}, {"hidden_new", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs5[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
+    kIn}, {"init_h", kTensor, kIn}, {"h", kTensor, kIn}, {"dy", kTensor, kIn}, {"dh", kTensor, kIn}, {"update",
+    kTensor, kIn}, {"reset", kTensor, kIn}, {"new", kTensor, kIn}, {"hidden_new", kTensor, kIn}, {"gate_order",
+    kString, kIn}, {"dw_input", kTensor, kOut}, {"dw_hidden", kTensor, kOut}, {"db_input", kTensor, kOut},
+    {"db_hidden", kTensor, kOut}, {"dx", kTensor, kOut}, {"dh_prev", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs6[] = {{"x", kTensor, kIn}, {"w", kTensor, kIn}, {"b", kTensor, kIn}, {"seq_length",
+    kTensor, kIn}, {"init_h", kTensor, kIn}, {"init_c", kTensor, kIn}, {"direction", kString, kIn}, {"gate_order",
+    kString, kIn}, {"y", kTensor, kOut}, {"output_h", kTensor, kOut}, {"output_c", kTensor, kOut}, {"i", kTensor,
+    kOut}, {"j", kTensor, kOut}, {"f", kTensor, kOut}, {"o", kTensor, kOut}, {"tanhc", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs7[] = {{"x", kTensor, kIn}, {"w", kTensor, kIn}, {"init_h", kTensor, kIn}, {"init_c",
+    kTensor, kIn}, {"h", kTensor, kIn}, {"c", kTensor, kIn}, {"dy", kTensor, kIn}, {"dh", kTensor, kIn}, {"dc",
+    kTensor, kIn}, {"i", kTensor, kIn}, {"j", kTensor, kIn}, {"f", kTensor, kIn}, {"o", kTensor, kIn}, {"tanhc",
+    kTensor, kIn}, {"seq_length", kTensor, kIn}, {"direction", kString, kIn}, {"gate_order", kString, kIn}, {"dw",
+    kTensor, kOut}, {"db", kTensor, kOut}, {"dx", kTensor, kOut}, {"dh_prev", kTensor, kOut}, {"dc_prev", kTensor,
+    kOut}};
+constexpr ArgSpec kLegacyArgs8[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
+    kIn}, {"b", kTensor, kIn}, {"seq_length", kTensor, kIn}, {"init_h", kTensor, kIn}, {"init_c", kTensor, kIn},
+    {"direction", kString, kIn}, {"gate_order", kString, kIn}, {"y", kTensor, kOut}, {"output_h", kTensor, kOut},
+    {"output_c", kTensor, kOut}, {"i", kTensor, kOut}, {"j", kTensor, kOut}, {"f", kTensor, kOut}, {"o", kTensor,
+    kOut}, {"tanhc", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs9[] = {{"x", kTensor, kIn}, {"w_x", kTensor, kIn}, {"w_h", kTensor, kIn}, {"init_h",
+    kTensor, kIn}, {"init_c", kTensor, kIn}, {"h", kTensor, kIn}, {"c", kTensor, kIn}, {"dy", kTensor, kIn}, {"dh",
+    kTensor, kIn}, {"dc", kTensor, kIn}, {"i", kTensor, kIn}, {"j", kTensor, kIn}, {"f", kTensor, kIn}, {"o", kTensor,
+    kIn}, {"tanhc", kTensor, kIn}, {"seq_length", kTensor, kIn}, {"direction", kString, kIn}, {"gate_order", kString,
+    kIn}, {"dw_x", kTensor, kOut}, {"dw_h", kTensor, kOut}, {"db", kTensor, kOut}, {"dx", kTensor, kOut}, {"dh_prev",
+    kTensor, kOut}, {"dc_prev", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs10[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs11[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"axes", kIntArray, kIn}, {"keepdim",
     kBool, kIn}, {"epsilon", kDouble, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs6[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"y",
+constexpr ArgSpec kLegacyArgs12[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"y",
     kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs7[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs8[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"x_grad", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs9[] = {{"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs10[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs12[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs13[] = {{"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs14[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs15[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs16[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs13[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs14[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"x_grad", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs15[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs16[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs18[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs19[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs20[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs21[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs22[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"y", kTensor, kOut}};
 
 constexpr OperatorRow kRows[] = {
     {"aclnnAbs", OperatorClass::kModelled, kArgs0, kernels::absolute, AssumedValue::kDefault,
@@ -4561,31 +4591,43 @@ constexpr OperatorRow kRows[] = {
      AssumedValue::kDefault, 0, "", false},
     {"Cast", OperatorClass::kModelled, kLegacyArgs3, kernels::copy,
      AssumedValue::kDefault, 0, "", false},
-    {"Identity", OperatorClass::kModelled, kLegacyArgs4, kernels::copy,
+    {"DynamicGRUV2", OperatorClass::kModelled, kLegacyArgs4, kernels::dynamic_gru_v2,
      AssumedValue::kDefault, 0, "", false},
-    {"LpNormReduceV2", OperatorClass::kModelled, kLegacyArgs5, kernels::lp_norm_reduce,
+    {"DynamicGRUV2Grad", OperatorClass::kModelled, kLegacyArgs5, kernels::dynamic_gru_v2_grad,
      AssumedValue::kDefault, 0, "", false},
-    {"LpNormUpdateV2", OperatorClass::kModelled, kLegacyArgs6, kernels::lp_norm_update,
+    {"DynamicRNN", OperatorClass::kModelled, kLegacyArgs6, kernels::dynamic_rnn,
      AssumedValue::kDefault, 0, "", false},
-    {"Mish", OperatorClass::kModelled, kLegacyArgs7, kernels::mish,
+    {"DynamicRNNGrad", OperatorClass::kModelled, kLegacyArgs7, kernels::dynamic_rnn_grad,
      AssumedValue::kDefault, 0, "", false},
-    {"MishGrad", OperatorClass::kModelled, kLegacyArgs8, kernels::mish_backward,
+    {"DynamicRNNV2", OperatorClass::kModelled, kLegacyArgs8, kernels::dynamic_rnn_v2,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUAllocFloatStatus", OperatorClass::kModelled, kLegacyArgs9, kernels::clear_float_status,
+    {"DynamicRNNV2Grad", OperatorClass::kModelled, kLegacyArgs9, kernels::dynamic_rnn_v2_grad,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUClearFloatStatus", OperatorClass::kModelled, kLegacyArgs10, kernels::clear_float_status,
+    {"Identity", OperatorClass::kModelled, kLegacyArgs10, kernels::copy,
+     AssumedValue::kDefault, 0, "", false},
+    {"LpNormReduceV2", OperatorClass::kModelled, kLegacyArgs11, kernels::lp_norm_reduce,
+     AssumedValue::kDefault, 0, "", false},
+    {"LpNormUpdateV2", OperatorClass::kModelled, kLegacyArgs12, kernels::lp_norm_update,
+     AssumedValue::kDefault, 0, "", false},
+    {"Mish", OperatorClass::kModelled, kLegacyArgs13, kernels::mish,
+     AssumedValue::kDefault, 0, "", false},
+    {"MishGrad", OperatorClass::kModelled, kLegacyArgs14, kernels::mish_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUAllocFloatStatus", OperatorClass::kModelled, kLegacyArgs15, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUClearFloatStatus", OperatorClass::kModelled, kLegacyArgs16, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
     {"NPUClearFloatStatusV2", OperatorClass::kModelled, {}, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUGetFloatStatus", OperatorClass::kModelled, kLegacyArgs12, kernels::clear_float_status,
+    {"NPUGetFloatStatus", OperatorClass::kModelled, kLegacyArgs18, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUGetFloatStatusV2", OperatorClass::kModelled, kLegacyArgs13, kernels::clear_float_status,
+    {"NPUGetFloatStatusV2", OperatorClass::kModelled, kLegacyArgs19, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"Swish", OperatorClass::kModelled, kLegacyArgs14, kernels::silu,
+    {"Swish", OperatorClass::kModelled, kLegacyArgs20, kernels::silu,
      AssumedValue::kDefault, 0, "", false},
-    {"SwishGrad", OperatorClass::kModelled, kLegacyArgs15, kernels::silu_backward,
+    {"SwishGrad", OperatorClass::kModelled, kLegacyArgs21, kernels::silu_backward,
      AssumedValue::kDefault, 0, "", false},
-    {"Transpose", OperatorClass::kModelled, kLegacyArgs16, kernels::transpose,
+    {"Transpose", OperatorClass::kModelled, kLegacyArgs22, kernels::transpose,
      AssumedValue::kDefault, 0, "", false},
 };
 

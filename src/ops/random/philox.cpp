@@ -1,17 +1,11 @@
 #include "ops/random/philox.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numbers>
 
-// Loops that a wider machine runs wider. Sanitizers instrument the choice, which runs before they are ready.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define DRYDOCK_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define DRYDOCK_WIDE
-#endif
+#include "base/instruction_set.h"
+#include "base/vector_math.h"
 
 namespace drydock::ops::kernels {
 namespace {
@@ -25,7 +19,8 @@ constexpr int kLanes = 32;
 constexpr int64_t kWordsAtOnce = 4 * kLanes;
 
 /// `kLanes` blocks, of counters (first + lane, offset).
-DRYDOCK_WIDE void lanes_of_blocks(uint64_t seed, uint64_t offset, uint64_t first, uint32_t* __restrict out) {
+[[gnu::always_inline]] inline void lanes_of_blocks(uint64_t seed, uint64_t offset, uint64_t first,
+                                                   uint32_t* __restrict out) {
   uint32_t c0[kLanes];
   uint32_t c1[kLanes];
   uint32_t c2[kLanes];
@@ -59,32 +54,14 @@ DRYDOCK_WIDE void lanes_of_blocks(uint64_t seed, uint64_t offset, uint64_t first
   }
 }
 
-/// Natural logarithm of a normal float in (0, 1]: the polynomial of the Cephes library over [sqrt(1/2), sqrt(2)).
-/// Plain arithmetic, unlike std::log: it vectorises, and gives the same bits everywhere.
-inline float log_of_unit(float value) noexcept {
-  constexpr uint32_t kSqrtHalf = 0x3F3504F3;
-  const uint32_t bits = std::bit_cast<uint32_t>(value) - kSqrtHalf;
-  const float exponent = static_cast<float>(static_cast<int32_t>(bits) >> 23);
-  const float x = std::bit_cast<float>((bits & 0x007FFFFF) + kSqrtHalf) - 1.0F;
-  float sum = 7.0376836292E-2F;
-  sum = sum * x - 1.1514610310E-1F;
-  sum = sum * x + 1.1676998740E-1F;
-  sum = sum * x - 1.2420140846E-1F;
-  sum = sum * x + 1.4249322787E-1F;
-  sum = sum * x - 1.6668057665E-1F;
-  sum = sum * x + 2.0000714765E-1F;
-  sum = sum * x - 2.4999993993E-1F;
-  sum = sum * x + 3.3333331174E-1F;
-  return x + (x * x * (sum * x - 0.5F) + exponent * std::numbers::ln2_v<float>);
-}
-
 /// Box-Muller: elements 2k and 2k + 1 of words 2k (the radius, in (0, 1]) and 2k + 1 (the angle, in [0, 1) turns).
-DRYDOCK_WIDE void normals_of_words(const uint32_t* __restrict words, int64_t pairs, float* __restrict out) {
+[[gnu::always_inline]] inline void normals_of_words(const uint32_t* __restrict words, int64_t pairs,
+                                                    float* __restrict out) {
   for (int64_t pair = 0; pair < pairs; ++pair) {
     // Half a step above 0, whose logarithm has no value.
     const float radius = (static_cast<float>(static_cast<int32_t>(words[2 * pair] >> 8)) + 0.5F) * 0x1p-24F;
-    const float length = std::sqrt(-2.0F * log_of_unit(radius));
-    // The nearest quarter of the turn, and the rest of the angle in [-pi/4, pi/4]; polynomials of Cephes again.
+    const float length = std::sqrt(-2.0F * vector_math::log(radius));
+    // The nearest quarter of the turn, and the rest of the angle in [-pi/4, pi/4]; polynomials of the Cephes library.
     const int32_t turn = static_cast<int32_t>(words[2 * pair + 1] >> 8);
     const int32_t quarter = (turn + (1 << 21)) >> 22;
     const float x = static_cast<float>(turn - (quarter << 22)) * (0x1p-22F * std::numbers::pi_v<float> / 2);
@@ -101,7 +78,8 @@ DRYDOCK_WIDE void normals_of_words(const uint32_t* __restrict words, int64_t pai
   }
 }
 
-DRYDOCK_WIDE void units_of_words(const uint32_t* __restrict words, int64_t count, float* __restrict out) {
+[[gnu::always_inline]] inline void units_of_words(const uint32_t* __restrict words, int64_t count,
+                                                  float* __restrict out) {
   for (int64_t k = 0; k < count; ++k) out[k] = static_cast<float>(static_cast<int32_t>(words[k] >> 8)) * 0x1p-24F;
 }
 
@@ -131,7 +109,9 @@ void draw_normals(const Philox& generator, uint64_t first, int64_t count, C* out
   while (count > 0) {
     const int64_t length = std::min(most, (count + skipped + 1) / 2 * 2);
     generator.words(element * static_cast<uint64_t>(words_each), length * words_each, words);
-    normals_of_words(words, length / 2, values);
+    base::vectorized([from = static_cast<const uint32_t*>(words), pairs = length / 2, to = static_cast<C*>(values)] {
+      normals_of_words(from, pairs, to);
+    });
     const int64_t wanted = std::min(count, length - skipped);
     std::copy_n(values + skipped, wanted, out);
     out += wanted;
@@ -164,7 +144,7 @@ void Philox::words(uint64_t first, int64_t count, uint32_t* out) const noexcept 
   uint64_t within = first % 4;
   if (within == 0) {
     for (; count >= kWordsAtOnce; count -= kWordsAtOnce, out += kWordsAtOnce, index += kLanes) {
-      lanes_of_blocks(seed_, offset_, index, out);
+      base::vectorized([seed = seed_, offset = offset_, index, out] { lanes_of_blocks(seed, offset, index, out); });
     }
   }
   while (count > 0) {
@@ -183,7 +163,8 @@ void Philox::units(uint64_t first, int64_t count, float* out) const noexcept {
   while (count > 0) {
     const int64_t length = std::min(count, kWordsAtOnce);
     words(first, length, buffer);
-    units_of_words(buffer, length, out);
+    base::vectorized(
+        [words = static_cast<const uint32_t*>(buffer), length, out] { units_of_words(words, length, out); });
     first += static_cast<uint64_t>(length);
     out += length;
     count -= length;

@@ -1,10 +1,6 @@
 #include <algorithm>
-#include <array>
-#include <cmath>
 
-#include "ops/matmul/gemm.h"
-#include "ops/recurrent/sequence.h"
-#include "ops/sigmoid.h"
+#include "ops/recurrent/gru_run.h"
 
 // GRU over whole sequences, and its gradient. Gates stand in the order reset, update, new.
 
@@ -12,90 +8,6 @@ namespace drydock::ops::kernels {
 namespace {
 
 using namespace recurrent;
-
-/// What the forward pass keeps of one direction of one layer, each (steps, batch, hidden).
-struct Trace {
-  explicit Trace(const Sizes& sizes) {
-    for (Buffer* part : parts()) part->resize(static_cast<size_t>(sizes.rows() * sizes.hidden));
-  }
-  /// In the order of the output lists.
-  std::array<Buffer*, 5> parts() { return {&reset, &update, &fresh, &hidden_part, &state}; }
-
-  Buffer reset, update, fresh;  ///< the gates r, z, n
-  Buffer hidden_part;           ///< what the hidden state gives to n, before r weighs it
-  Buffer state;
-};
-
-void run_forward(const Sizes& sizes, const Order& order, const Weights& weights, const Buffer& layer_input,
-                 int64_t inputs, float* state, Trace& trace) {
-  const int64_t hidden = sizes.hidden;
-  const int64_t width = 3 * hidden;
-  Buffer from_input(static_cast<size_t>(sizes.rows() * width));
-  for (int64_t row = 0; row < sizes.rows(); ++row) {
-    std::copy_n(weights.input_bias.data(), width, from_input.data() + row * width);
-  }
-  gemm<float>(sizes.rows(), width, inputs, layer_input.data(), inputs, false, weights.input.data(), inputs, true,
-              from_input.data(), width, 1, 1);
-  Buffer from_state(static_cast<size_t>(sizes.batch * width));
-  for (int64_t turn = 0; turn < sizes.steps; ++turn) {
-    const int64_t step = order.step(turn);
-    for (int64_t row = 0; row < sizes.batch; ++row) {
-      std::copy_n(weights.hidden_bias.data(), width, from_state.data() + row * width);
-    }
-    gemm<float>(sizes.batch, width, hidden, state, hidden, false, weights.hidden.data(), hidden, true,
-                from_state.data(), width, 1, 1);
-    for (int64_t row = 0; row < sizes.batch; ++row) {
-      const float* x = from_input.data() + (step * sizes.batch + row) * width;
-      const float* h = from_state.data() + row * width;
-      for (int64_t k = 0; k < hidden; ++k) {
-        const auto at = static_cast<size_t>((step * sizes.batch + row) * hidden + k);
-        float& current = state[row * hidden + k];
-        const float r = sigmoid(x[k] + h[k]);
-        const float z = sigmoid(x[hidden + k] + h[hidden + k]);
-        const float n = std::tanh(x[2 * hidden + k] + r * h[2 * hidden + k]);
-        current = (1 - z) * n + z * current;
-        trace.reset[at] = r;
-        trace.update[at] = z;
-        trace.fresh[at] = n;
-        trace.hidden_part[at] = h[2 * hidden + k];
-        trace.state[at] = current;
-      }
-    }
-  }
-}
-
-GateGradients run_backward(const Sizes& sizes, const Order& order, const Weights& weights, const Trace& trace,
-                           const Buffer& previous, const Buffer& output_grad, float* state_grad) {
-  const int64_t hidden = sizes.hidden;
-  const int64_t width = 3 * hidden;
-  GateGradients gates;
-  gates.of_input.resize(static_cast<size_t>(sizes.rows() * width));
-  gates.of_hidden.resize(gates.of_input.size());
-  for (int64_t turn = sizes.steps - 1; turn >= 0; --turn) {
-    const int64_t step = order.step(turn);
-    for (int64_t row = 0; row < sizes.batch; ++row) {
-      float* of_input = gates.of_input.data() + (step * sizes.batch + row) * width;
-      float* of_hidden = gates.of_hidden.data() + (step * sizes.batch + row) * width;
-      for (int64_t k = 0; k < hidden; ++k) {
-        const auto at = static_cast<size_t>((step * sizes.batch + row) * hidden + k);
-        float& carried = state_grad[row * hidden + k];
-        const float r = trace.reset[at];
-        const float z = trace.update[at];
-        const float n = trace.fresh[at];
-        const float dh = output_grad[at] + carried;
-        const float dn = dh * (1 - z) * (1 - n * n);
-        of_input[k] = of_hidden[k] = dn * trace.hidden_part[at] * r * (1 - r);
-        of_input[hidden + k] = of_hidden[hidden + k] = dh * (previous[at] - n) * z * (1 - z);
-        of_input[2 * hidden + k] = dn;
-        of_hidden[2 * hidden + k] = dn * r;
-        carried = dh * z;
-      }
-    }
-    gemm<float>(sizes.batch, hidden, width, gates.of_hidden.data() + step * sizes.batch * width, width, false,
-                weights.hidden.data(), hidden, false, state_grad, hidden, 1, 1);
-  }
-  return gates;
-}
 
 /// The manual: a batch of sizes is not taken yet.
 Status refuse_packed(const KernelCall& call, const TensorView& batch_sizes) {
@@ -142,8 +54,8 @@ Status gru(KernelCall& call) {
     Buffer layer_output(static_cast<size_t>(sizes.rows() * output_width));
     for (int64_t direction = 0; direction < sizes.directions; ++direction) {
       const int64_t run = layer * sizes.directions + direction;
-      Trace trace(sizes);
-      run_forward(sizes, {sizes.steps, direction == 1}, load_weights(params, sizes, layer, direction), layer_input,
+      GruTrace trace(sizes);
+      gru_forward(sizes, {sizes.steps, direction == 1}, load_weights(params, sizes, layer, direction), layer_input,
                   sizes.layer_inputs(layer), state.data() + run * plane, trace);
       place_direction(trace.state, sizes, direction, layer_output);
       for (int list = 0; train && list < 5; ++list) {
@@ -214,15 +126,15 @@ Status gru_backward(KernelCall& call) {
       const int64_t run = layer * sizes.directions + direction;
       const Order order{sizes.steps, direction == 1};
       const Weights weights = load_weights(params, sizes, layer, direction);
-      Trace trace(sizes);
+      GruTrace trace(sizes);
       for (int list = 0; list < 5; ++list) {
         *trace.parts()[static_cast<size_t>(list)] =
             load(call.operand_list(list + 1)[static_cast<size_t>(run)], trace_count);
       }
       const Buffer before = previous_states(trace.state, first_state.data() + run * plane, sizes, order, all_rows);
       const GateGradients gates =
-          run_backward(sizes, order, weights, trace, before, take_direction(output_grad, sizes, direction),
-                       state_grad.data() + run * plane);
+          gru_backward_gates(sizes, order, weights, trace, before, take_direction(output_grad, sizes, direction),
+                             state_grad.data() + run * plane);
       finish_gradients(sizes, layer, direction, weights, gates, layer_input, before, param_grads, input_grad);
     }
     output_grad = std::move(input_grad);

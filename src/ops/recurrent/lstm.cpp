@@ -1,10 +1,6 @@
 #include <algorithm>
-#include <array>
-#include <cmath>
 
-#include "ops/matmul/gemm.h"
-#include "ops/recurrent/sequence.h"
-#include "ops/sigmoid.h"
+#include "ops/recurrent/lstm_run.h"
 
 // LSTM over whole sequences, and its gradient. Gates stand in the order input, forget, cell, output. Rows of a step
 // that its batch size leaves out keep their state; what is written for them is 0.
@@ -13,92 +9,6 @@ namespace drydock::ops::kernels {
 namespace {
 
 using namespace recurrent;
-
-/// What the forward pass keeps of one direction of one layer, each (steps, batch, hidden).
-struct Trace {
-  explicit Trace(const Sizes& sizes) {
-    for (Buffer* part : parts()) part->resize(static_cast<size_t>(sizes.rows() * sizes.hidden));
-  }
-  /// In the order of the output lists.
-  std::array<Buffer*, 7> parts() { return {&input, &cell, &forget, &output, &state, &memory, &tanh_memory}; }
-
-  Buffer input, cell, forget, output;  ///< the gates
-  Buffer state, memory, tanh_memory;   ///< h, c and tanh(c)
-};
-
-/// Runs one direction over the sequence; `state` and `memory` (batch, hidden) go from the initial to the final ones.
-void run_forward(const Sizes& sizes, const Order& order, const std::vector<int64_t>& valid, const Weights& weights,
-                 const Buffer& layer_input, int64_t inputs, float* state, float* memory, Trace& trace) {
-  const int64_t hidden = sizes.hidden;
-  const int64_t width = 4 * hidden;
-  Buffer gates(static_cast<size_t>(sizes.rows() * width));
-  for (int64_t row = 0; row < sizes.rows(); ++row) {
-    for (int64_t k = 0; k < width; ++k) {
-      const auto at = static_cast<size_t>(k);
-      gates[static_cast<size_t>(row * width + k)] = weights.input_bias[at] + weights.hidden_bias[at];
-    }
-  }
-  gemm<float>(sizes.rows(), width, inputs, layer_input.data(), inputs, false, weights.input.data(), inputs, true,
-              gates.data(), width, 1, 1);
-  for (int64_t turn = 0; turn < sizes.steps; ++turn) {
-    const int64_t step = order.step(turn);
-    const int64_t rows = valid[static_cast<size_t>(step)];
-    float* of_step = gates.data() + step * sizes.batch * width;
-    gemm<float>(rows, width, hidden, state, hidden, false, weights.hidden.data(), hidden, true, of_step, width, 1, 1);
-    for (int64_t row = 0; row < rows; ++row) {
-      const float* gate = of_step + row * width;
-      for (int64_t k = 0; k < hidden; ++k) {
-        const auto at = static_cast<size_t>((step * sizes.batch + row) * hidden + k);
-        float& c = memory[row * hidden + k];
-        trace.input[at] = sigmoid(gate[k]);
-        trace.forget[at] = sigmoid(gate[hidden + k]);
-        trace.cell[at] = std::tanh(gate[2 * hidden + k]);
-        trace.output[at] = sigmoid(gate[3 * hidden + k]);
-        c = trace.forget[at] * c + trace.input[at] * trace.cell[at];
-        trace.memory[at] = c;
-        trace.tanh_memory[at] = std::tanh(c);
-        trace.state[at] = trace.output[at] * trace.tanh_memory[at];
-        state[row * hidden + k] = trace.state[at];
-      }
-    }
-  }
-}
-
-/// Gradients of the gates of one direction. `state_grad` and `memory_grad` (batch, hidden) go from those of the final
-/// to those of the initial states.
-Buffer run_backward(const Sizes& sizes, const Order& order, const std::vector<int64_t>& valid, const Weights& weights,
-                    const Trace& trace, const Buffer& previous_memory, const Buffer& output_grad, float* state_grad,
-                    float* memory_grad) {
-  const int64_t hidden = sizes.hidden;
-  const int64_t width = 4 * hidden;
-  Buffer gates(static_cast<size_t>(sizes.rows() * width));
-  for (int64_t turn = sizes.steps - 1; turn >= 0; --turn) {
-    const int64_t step = order.step(turn);
-    const int64_t rows = valid[static_cast<size_t>(step)];
-    float* of_step = gates.data() + step * sizes.batch * width;
-    for (int64_t row = 0; row < rows; ++row) {
-      float* gate = of_step + row * width;
-      for (int64_t k = 0; k < hidden; ++k) {
-        const auto at = static_cast<size_t>((step * sizes.batch + row) * hidden + k);
-        float& dc_next = memory_grad[row * hidden + k];
-        const float dh = output_grad[at] + state_grad[row * hidden + k];
-        const float i = trace.input[at];
-        const float f = trace.forget[at];
-        const float g = trace.cell[at];
-        const float o = trace.output[at];
-        const float tanh_c = trace.tanh_memory[at];
-        const float dc = dh * o * (1 - tanh_c * tanh_c) + dc_next;
-        gate[k] = dc * g * i * (1 - i);
-        gate[hidden + k] = dc * previous_memory[at] * f * (1 - f);
-        gate[2 * hidden + k] = dc * i * (1 - g * g);
-        gate[3 * hidden + k] = dh * tanh_c * o * (1 - o);
-        dc_next = dc * f;
-      }
-    }
-    gemm<float>(rows, hidden, width, of_step, width, false, weights.hidden.data(), hidden, false, state_grad, hidden);
-  }
-  return gates;
-}
 
 Sizes sizes_of_call(const KernelCall& call) {
   Sizes sizes;
@@ -157,9 +67,9 @@ Status lstm(KernelCall& call) {
     for (int64_t direction = 0; direction < sizes.directions; ++direction) {
       const int64_t run = layer * sizes.directions + direction;
       const Weights weights = load_weights(params, sizes, layer, direction);
-      Trace trace(sizes);
-      run_forward(sizes, {sizes.steps, direction == 1}, valid, weights, layer_input, sizes.layer_inputs(layer),
-                  state.data() + run * plane, memory.data() + run * plane, trace);
+      LstmTrace trace(sizes);
+      lstm_forward(sizes, {sizes.steps, direction == 1}, valid, weights, layer_input, sizes.layer_inputs(layer),
+                   state.data() + run * plane, memory.data() + run * plane, trace);
       place_direction(trace.state, sizes, direction, layer_output);
       for (int list = 0; train && list < 7; ++list) {
         store(call.output_list(list)[static_cast<size_t>(run)], *trace.parts()[static_cast<size_t>(list)]);
@@ -236,7 +146,7 @@ Status lstm_backward(KernelCall& call) {
       const int64_t run = layer * sizes.directions + direction;
       const Order order{sizes.steps, direction == 1};
       const Weights weights = load_weights(params, sizes, layer, direction);
-      Trace trace(sizes);
+      LstmTrace trace(sizes);
       for (int list = 0; list < 7; ++list) {
         *trace.parts()[static_cast<size_t>(list)] =
             load(call.operand_list(list + 2)[static_cast<size_t>(run)], trace_count);
@@ -244,9 +154,9 @@ Status lstm_backward(KernelCall& call) {
       const Buffer before = previous_states(trace.state, first_state.data() + run * plane, sizes, order, valid);
       const Buffer memory = previous_states(trace.memory, first_memory.data() + run * plane, sizes, order, valid);
       GateGradients gates;
-      gates.of_input =
-          run_backward(sizes, order, valid, weights, trace, memory, take_direction(output_grad, sizes, direction),
-                       state_grad.data() + run * plane, memory_grad.data() + run * plane);
+      gates.of_input = lstm_backward_gates(sizes, order, valid, weights, trace, memory,
+                                           take_direction(output_grad, sizes, direction),
+                                           state_grad.data() + run * plane, memory_grad.data() + run * plane);
       gates.of_hidden = gates.of_input;
       finish_gradients(sizes, layer, direction, weights, gates, layer_input, before, param_grads, input_grad);
     }

@@ -81,7 +81,7 @@ Buffer load(const TensorView& view, int64_t count) {
 }
 
 void store(const TensorView& view, const Buffer& values) {
-  if (values.empty()) return;
+  if (!view.defined || values.empty()) return;
   // The view is only read: copy_view takes no other.
   copy_view(view, contiguous_view(const_cast<float*>(values.data()), DataType::kFloat, view.dims));
 }

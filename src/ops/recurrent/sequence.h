@@ -41,6 +41,7 @@ Status read_valid_rows(const KernelCall& call, const TensorView& batch_sizes, co
 Status expect_shape(const KernelCall& call, const TensorView& view, const Dims& dims, const std::string& what);
 /// All elements in row-major order; zeros of `count` for a tensor that is not there.
 Buffer load(const TensorView& view, int64_t count);
+/// Nothing for a tensor that is not there.
 void store(const TensorView& view, const Buffer& values);
 /// (steps, batch, n) whatever the layout of the view.
 TensorView by_steps(const TensorView& view, const Sizes& sizes);
