@@ -133,7 +133,9 @@ def test_loss_of_a_split_vocabulary():
     target = torch.randint(0, 24, (10,), generator=generator)
     halves = [half.contiguous() for half in weight.chunk(2)]
     parts = [
-        torch_npu.npu_fused_linear_online_max_sum(hidden.npu(), half.npu(), target.npu(), 12 * number, 12 * number + 11)
+        torch_npu.npu_fused_linear_online_max_sum(
+            hidden.npu(), half.npu(), target.npu(), 12 * number, 12 * number + 11, True
+        )
         for number, half in enumerate(halves)
     ]
     logits = hidden.float() @ weight.float().t()
@@ -147,5 +149,17 @@ def test_loss_of_a_split_vocabulary():
         top, total, chosen, label_smoothing=0.0, input=None, weight=None, vocab_parallel_logits=parts[0][5]
     )
     torch.testing.assert_close(loss.cpu(), F.cross_entropy(logits, target, reduction="none"), rtol=1e-4, atol=1e-4)
-    if softmax is not None:
-        torch.testing.assert_close(softmax.cpu(), torch.softmax(logits, -1)[:, :12], rtol=1e-2, atol=2e-3)
+    torch.testing.assert_close(softmax.cpu(), torch.softmax(logits, -1)[:, :12], rtol=1e-2, atol=2e-3)
+
+    gradient = torch.rand(10, generator=generator)
+    leaves = [hidden.float().requires_grad_(), weight.float().requires_grad_()]
+    losses = F.cross_entropy(leaves[0] @ leaves[1].t(), target, reduction="none")
+    of_hidden, of_weight = torch.autograd.grad(losses, leaves, gradient)
+    own = [
+        torch.ops.npu.npu_fused_linear_cross_entropy_loss_with_max_sum_backward(
+            gradient.npu(), hidden.npu(), half.npu(), part[3], part[4], logits_max=top, sum_exp_logits=total
+        )
+        for half, part in zip(halves, parts, strict=True)
+    ]
+    torch.testing.assert_close((own[0][0] + own[1][0]).float().cpu(), of_hidden, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(torch.cat([own[0][1], own[1][1]]).float().cpu(), of_weight, rtol=1e-2, atol=1e-2)

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numbers>
 
+#include "base/vector_math.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -25,7 +26,7 @@ Status gelu_backward_tanh(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C g, C x) -> C {
     constexpr C kBeta = C(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
     constexpr C kKappa = C(0.044715);
-    const C tangent = std::tanh(kBeta * (x + kKappa * x * x * x));
+    const C tangent = vector_math::tanh(kBeta * (x + kKappa * x * x * x));
     const C slope = (C(1) - tangent * tangent) * kBeta * (C(1) + C(3) * kKappa * x * x);
     return g * (C(0.5) * (C(1) + tangent) + C(0.5) * x * slope);
   });
@@ -34,8 +35,8 @@ Status gelu_backward_tanh(KernelCall& call) {
 Status gelu_backward_erf(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C g, C x) -> C {
     constexpr C kDensity = C(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-    const C distribution = C(0.5) * (C(1) + std::erf(x * C(std::numbers::sqrt2 / 2)));
-    return g * (distribution + x * kDensity * std::exp(C(-0.5) * x * x));
+    const C distribution = C(0.5) * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2)));
+    return g * (distribution + x * kDensity * vector_math::exp(C(-0.5) * x * x));
   });
 }
 
@@ -53,19 +54,19 @@ Status gelu_backward_with_approximation(KernelCall& call) {
 
 /// x * sigmoid(1.702 x).
 Status fast_gelu(KernelCall& call) {
-  return apply_floating<1>(call, []<class C>(C x) -> C { return x / (C(1) + std::exp(C(-1.702) * x)); });
+  return apply_floating<1>(call, []<class C>(C x) -> C { return x * vector_math::sigmoid(C(1.702) * x); });
 }
 
 Status fast_gelu_backward(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C g, C x) -> C {
-    const C sigmoid = C(1) / (C(1) + std::exp(C(-1.702) * x));
+    const C sigmoid = vector_math::sigmoid(C(1.702) * x);
     return g * sigmoid * (C(1) + C(1.702) * x * (C(1) - sigmoid));
   });
 }
 
 Status silu_backward(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C g, C x) -> C {
-    const C sigmoid = C(1) / (C(1) + std::exp(-x));
+    const C sigmoid = vector_math::sigmoid(x);
     return g * sigmoid * (C(1) + x * (C(1) - sigmoid));
   });
 }
@@ -76,7 +77,7 @@ Status elu_backward(KernelCall& call) {
   return apply_floating<5>(call, [is_result]<class C>(C g, C alpha, C scale, C input_scale, C value) -> C {
     if (value > C(0)) return g * scale;
     if (is_result) return g * input_scale * (value + alpha * scale);
-    return g * input_scale * alpha * scale * std::exp(value * input_scale);
+    return g * input_scale * alpha * scale * vector_math::exp(value * input_scale);
   });
 }
 
@@ -117,7 +118,7 @@ Status shrink_backward(KernelCall& call) {
 Status softplus_backward(KernelCall& call) {
   return apply_floating<4>(call, []<class C>(C g, C x, C beta, C threshold) -> C {
     if (x * beta > threshold) return g;
-    const C exponential = std::exp(x * beta);
+    const C exponential = vector_math::exp(x * beta);
     return g * exponential / (exponential + C(1));
   });
 }
@@ -130,7 +131,7 @@ Status threshold_backward(KernelCall& call) {
 /// The third operand, what the forward operator kept, is not needed.
 Status log_sigmoid_backward(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C g, C x) -> C {
-    const C decay = std::exp(-std::abs(x));
+    const C decay = vector_math::exp(-std::abs(x));
     const C tail = decay / (C(1) + decay);
     return x < C(0) ? g * (C(1) - tail) : g * tail;
   });
@@ -138,9 +139,9 @@ Status log_sigmoid_backward(KernelCall& call) {
 
 Status mish_backward(KernelCall& call) {
   return apply_floating<2>(call, []<class C>(C g, C x) -> C {
-    const C sigmoid = C(1) / (C(1) + std::exp(-x));
-    const C softplus = x > C(20) ? x : std::log1p(std::exp(x));
-    const C tangent = std::tanh(softplus);
+    const C sigmoid = vector_math::sigmoid(x);
+    const C softplus = x > C(20) ? x : vector_math::log1p(vector_math::exp(x));
+    const C tangent = vector_math::tanh(softplus);
     return g * (tangent + x * sigmoid * (C(1) - tangent * tangent));
   });
 }

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "base/vector_math.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 #include "ops/norm/row_access.h"
@@ -45,22 +47,22 @@ Status map_views(const KernelCall& call, const TensorView& out, const std::array
   });
 }
 
-constexpr auto kSigmoid = []<class C>(C x) -> C { return C(1) / (C(1) + std::exp(-x)); };
-constexpr auto kSilu = []<class C>(C x) -> C { return x / (C(1) + std::exp(-x)); };
+constexpr auto kSigmoid = []<class C>(C x) -> C { return vector_math::sigmoid(x); };
+constexpr auto kSilu = []<class C>(C x) -> C { return x * vector_math::sigmoid(x); };
 constexpr auto kSiluSlope = []<class C>(C x) -> C {
-  const C sigmoid = C(1) / (C(1) + std::exp(-x));
+  const C sigmoid = vector_math::sigmoid(x);
   return sigmoid * (C(1) + x * (C(1) - sigmoid));
 };
 constexpr auto kGeluErf = []<class C>(C x) -> C {
-  return C(0.5) * x * (C(1) + std::erf(x * C(std::numbers::sqrt2 / 2)));
+  return C(0.5) * x * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2)));
 };
 constexpr auto kGeluErfSlope = []<class C>(C x) -> C {
   constexpr C kDensity = C(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-  return C(0.5) * (C(1) + std::erf(x * C(std::numbers::sqrt2 / 2))) + x * kDensity * std::exp(C(-0.5) * x * x);
+  return C(0.5) * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2))) + x * kDensity * vector_math::exp(C(-0.5) * x * x);
 };
 template <class C>
 C gelu_tangent(C x) {
-  return std::tanh(C(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + C(0.044715) * x * x * x));
+  return vector_math::tanh(C(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + C(0.044715) * x * x * x));
 }
 constexpr auto kGeluTanh = []<class C>(C x) -> C { return C(0.5) * x * (C(1) + gelu_tangent(x)); };
 constexpr auto kGeluTanhSlope = []<class C>(C x) -> C {
@@ -199,7 +201,7 @@ Status clipped_swiglu(KernelCall& call) {
     return map_views<2>(call, to, {&halves.activated, &halves.gate}, [=]<class C>(C a, C b) -> C {
       const C clipped = std::min(a, C(limit));
       const C gate = std::min(std::max(b, C(-limit)), C(limit)) + C(bias);
-      return clipped / (C(1) + std::exp(C(-alpha) * clipped)) * gate;
+      return clipped / (C(1) + vector_math::exp(C(-alpha) * clipped)) * gate;
     });
   };
   const bool grouped = call.operand_count() > 1 && call.operand(1).defined;
@@ -209,7 +211,7 @@ Status clipped_swiglu(KernelCall& call) {
   const int64_t rows = leading_dims(x.dims, x.dims.size() - axis).product();
   int64_t used = 0;
   for_each_value<int64_t>(call.operand(1),
-                          [&](int64_t size) { used = std::min(rows, used + std::max<int64_t>(size, 0)); });
+                          [&](int64_t size) { used += std::clamp<int64_t>(size, 0, rows - used); });
   const int64_t width = x.dims[axis];
   return work(contiguous_view(x.data, x.dtype, {used, width}), contiguous_view(out.data, out.dtype, {used, width / 2}),
               1);

@@ -21,9 +21,11 @@ Status weight_like(const KernelCall& call, const TensorView& weight, const Dims&
   for (int axis = 0; axis < rank; ++axis) wide->strides[axis] = 0;
   if (count == 1) return Status::ok();
   for (int axis = 0; axis < weight.dims.size(); ++axis) {
-    if (weight.dims[axis] == count) wide->strides[1] = weight.strides[axis];
+    if (weight.dims[axis] != count) continue;
+    wide->strides[1] = weight.strides[axis];
+    return Status::ok();
   }
-  return Status::ok();
+  return invalid(call, "the weight must be a vector");
 }
 
 constexpr std::array<DataType, 3> kNoRounding = {DataType::kUndefined, DataType::kUndefined, DataType::kUndefined};

@@ -48,7 +48,8 @@ Status each_sum(KernelCall& call, bool subtract) {
   ListScalars alpha;
   if (call.operand_count() > 0 && call.operand(0).defined) DRYDOCK_RETURN_IF_ERROR(alpha.read_operand(call));
   const double floating = scalar_or(call, 0, 1.0) * (subtract ? -1 : 1);
-  const auto integral = static_cast<int64_t>(floating);
+  const int64_t whole = call.operand_count() > 0 && call.operand(0).defined ? as_int64(alpha.at(0)) : 1;
+  const int64_t integral = subtract ? wrapping_subtract<int64_t>(0, whole) : whole;
   return each_pair(call, Domain::kAny, [=]<class C>(C a, C b) -> C {
     if constexpr (std::is_integral_v<C>)
       return wrapping_add(a, wrapping_multiply(static_cast<C>(integral), b));

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/vector_math.h"
 #include "ops/foreach/tensor_lists.h"
 
 // One operation on each tensor of a list.
@@ -93,21 +94,21 @@ DRYDOCK_FOREACH_FLOATING(asin, std::asin(x))
 DRYDOCK_FOREACH_FLOATING(atan, std::atan(x))
 DRYDOCK_FOREACH_FLOATING(cos, std::cos(x))
 DRYDOCK_FOREACH_FLOATING(cosh, std::cosh(x))
-DRYDOCK_FOREACH_FLOATING(erf, std::erf(x))
+DRYDOCK_FOREACH_FLOATING(erf, vector_math::erf(x))
 DRYDOCK_FOREACH_FLOATING(erfc, std::erfc(x))
-DRYDOCK_FOREACH_FLOATING(exp, std::exp(x))
-DRYDOCK_FOREACH_FLOATING(expm1, std::expm1(x))
-DRYDOCK_FOREACH_FLOATING(log, std::log(x))
-DRYDOCK_FOREACH_FLOATING(log10, std::log10(x))
-DRYDOCK_FOREACH_FLOATING(log1p, std::log1p(x))
-DRYDOCK_FOREACH_FLOATING(log2, std::log2(x))
+DRYDOCK_FOREACH_FLOATING(exp, vector_math::exp(x))
+DRYDOCK_FOREACH_FLOATING(expm1, vector_math::expm1(x))
+DRYDOCK_FOREACH_FLOATING(log, vector_math::log(x))
+DRYDOCK_FOREACH_FLOATING(log10, vector_math::log10(x))
+DRYDOCK_FOREACH_FLOATING(log1p, vector_math::log1p(x))
+DRYDOCK_FOREACH_FLOATING(log2, vector_math::log2(x))
 DRYDOCK_FOREACH_FLOATING(reciprocal, C(1) / x)
-DRYDOCK_FOREACH_FLOATING(sigmoid, C(1) / (C(1) + std::exp(-x)))
+DRYDOCK_FOREACH_FLOATING(sigmoid, vector_math::sigmoid(x))
 DRYDOCK_FOREACH_FLOATING(sin, std::sin(x))
 DRYDOCK_FOREACH_FLOATING(sinh, std::sinh(x))
 DRYDOCK_FOREACH_FLOATING(sqrt, std::sqrt(x))
 DRYDOCK_FOREACH_FLOATING(tan, std::tan(x))
-DRYDOCK_FOREACH_FLOATING(tanh, std::tanh(x))
+DRYDOCK_FOREACH_FLOATING(tanh, vector_math::tanh(x))
 #undef DRYDOCK_FOREACH_FLOATING
 
 Status foreach_copy(KernelCall& call) {

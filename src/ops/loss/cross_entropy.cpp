@@ -1,6 +1,7 @@
+#include "base/instruction_set.h"
+#include "base/vector_math.h"
 #include "ops/kernel_call.h"
 #include "ops/loss/reduction.h"
-#include "ops/norm/exponential.h"
 
 // Cross entropy of logits and targets in one operator, with label smoothing.
 
@@ -52,6 +53,20 @@ Status read_problem(KernelCall& call, const TensorView& logits, int first, Probl
   return Status::ok();
 }
 
+/// Returns the logarithm of the sum of exponentials.
+double log_probabilities_of(const float* logits, float* results, int64_t classes) {
+  double normaliser = 0;
+  base::vectorized([=, &normaliser] {
+    const float top = largest_of(logits, classes);
+    const double sum = sum_of<float>(classes, [=](int64_t k) { return vector_math::exp(logits[k] - top); });
+    const float shift = static_cast<float>(std::log(sum));
+#pragma GCC ivdep
+    for (int64_t k = 0; k < classes; ++k) results[k] = (logits[k] - top) - shift;
+    normaliser = static_cast<double>(top) + shift;
+  });
+  return normaliser;
+}
+
 }  // namespace
 
 /// Operands: input, target, weight (may be null). Outputs: loss, log-probabilities, z-loss, log of the sum of
@@ -80,12 +95,8 @@ Status cross_entropy_loss(KernelCall& call) {
     for_each_row<float>(problem.rows, classes, 2, [&](int64_t row, float* scratch) {
       const float* const values = from.read(row, scratch);
       float* const results = to.start(row, scratch + classes);
-      const float top = largest_of(values, classes);
-      const double sum = sum_of<float>(classes, [=](int64_t k) { return exp_of_negative(values[k] - top); });
-      const float logarithm = static_cast<float>(std::log(sum));
       const int64_t target = problem.targets[static_cast<size_t>(row)];
-      for (int64_t k = 0; k < classes; ++k) results[k] = (values[k] - top) - logarithm;
-      normalisers[static_cast<size_t>(row)] = static_cast<double>(top) + logarithm;
+      normalisers[static_cast<size_t>(row)] = log_probabilities_of(values, results, classes);
       if (target >= 0) {
         double result = -weights[target] * results[target];
         if (problem.smoothing != 0) {
@@ -150,7 +161,10 @@ Status cross_entropy_loss_grad(KernelCall& call) {
     const float spread = static_cast<float>(hard + soft * problem.weight_sum);
     const float each = static_cast<float>(soft);
     const float* const weight = weights.data();
-    for (int64_t k = 0; k < classes; ++k) results[k] = exp_of_negative(values[k]) * spread - each * weight[k];
+    base::vectorized([=] {
+#pragma GCC ivdep
+      for (int64_t k = 0; k < classes; ++k) results[k] = vector_math::exp(values[k]) * spread - each * weight[k];
+    });
     results[target] -= static_cast<float>(hard);
     to.finish(row, results);
   });

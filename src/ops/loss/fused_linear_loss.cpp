@@ -1,6 +1,7 @@
+#include "base/instruction_set.h"
+#include "base/vector_math.h"
 #include "ops/kernel_call.h"
 #include "ops/matmul/gemm.h"
-#include "ops/norm/exponential.h"
 #include "ops/norm/row_access.h"
 
 // Cross entropy of a vocabulary that is split over devices, fused with the matrix product that gives the logits:
@@ -60,7 +61,9 @@ void to_probabilities(float* logits, int64_t rows, int64_t columns, const std::v
     float* const values = logits + row * columns;
     const float top = maxima[static_cast<size_t>(row)];
     const float sum = sums[static_cast<size_t>(row)];
-    for (int64_t k = 0; k < columns; ++k) values[k] = exp_of_negative(values[k] - top) / sum;
+    base::vectorized([=] {
+      for (int64_t k = 0; k < columns; ++k) values[k] = vector_math::exp(values[k] - top) / sum;
+    });
   });
 }
 
@@ -97,19 +100,27 @@ Status fused_linear_online_max_sum(KernelCall& call) {
     const bool elsewhere = row >= targets.size() || targets[row] < first || targets[row] > last;
     mask[row / 8] |= static_cast<uint8_t>(elsewhere << (row % 8));
     if (elsewhere) continue;
-    if (targets[row] - first >= vocabulary) {
+    // Unsigned: the difference of any two integers.
+    const uint64_t place = static_cast<uint64_t>(targets[row]) - static_cast<uint64_t>(first);
+    if (place >= static_cast<uint64_t>(vocabulary)) {
       return device_fault(call, "target " + std::to_string(targets[row]) + " is behind the rows of the weight");
     }
-    local[row] = targets[row] - first;
+    local[row] = static_cast<int64_t>(place);
   }
   const std::unique_ptr<float[]> logits = logits_of(input, weight);
   std::vector<double> maxima(targets.size()), sums(targets.size()), chosen(targets.size());
   for_each_row<float>(rows, vocabulary, 0, [&](int64_t row, float*) {
     const float* const values = logits.get() + row * vocabulary;
     const auto at = static_cast<size_t>(row);
-    const float top = largest_of(values, vocabulary);
+    float top = 0;
+    double sum = 0;
+    base::vectorized([=, &top, &sum] {
+      const float most = largest_of(values, vocabulary);
+      sum = sum_of<float>(vocabulary, [=](int64_t k) { return vector_math::exp(values[k] - most); });
+      top = most;
+    });
     maxima[at] = top;
-    sums[at] = sum_of<float>(vocabulary, [=](int64_t k) { return exp_of_negative(values[k] - top); });
+    sums[at] = sum;
     const bool elsewhere = (mask[at / 8] >> (at % 8) & 1) != 0;
     chosen[at] = elsewhere ? 0 : values[local[at]] - top;
   });
@@ -157,7 +168,10 @@ Status fused_cross_entropy_loss_with_max_sum(KernelCall& call) {
         float* const results = to.start(row, scratch + columns);
         const float top = maxima[static_cast<size_t>(row)];
         const float sum = static_cast<float>(sums[static_cast<size_t>(row)]);
-        for (int64_t k = 0; k < columns; ++k) results[k] = exp_of_negative(values[k] - top) / sum;
+        base::vectorized([=] {
+#pragma GCC ivdep
+          for (int64_t k = 0; k < columns; ++k) results[k] = vector_math::exp(values[k] - top) / sum;
+        });
         to.finish(row, results);
       });
     }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/vector_math.h"
 #include "ops/kernel_call.h"
 #include "ops/loss/reduction.h"
 
@@ -105,33 +106,33 @@ Status smooth_l1_loss_backward(KernelCall& call) {
 }
 
 Status soft_margin_loss(KernelCall& call) {
-  return loss(call, []<class C>(C x, C t) -> C { return std::log1p(std::exp(-t * x)); });
+  return loss(call, []<class C>(C x, C t) -> C { return vector_math::log1p(vector_math::exp(-t * x)); });
 }
 Status soft_margin_loss_backward(KernelCall& call) {
   return gradient(call, []<class C>(C g, C x, C t) -> C {
-    const C exponential = std::exp(-t * x);
+    const C exponential = vector_math::exp(-t * x);
     return -t * g * exponential / (C(1) + exponential);
   });
 }
 
 Status kl_div(KernelCall& call) {
   if (call.boolean(0)) {
-    return loss(call, []<class C>(C x, C t) -> C { return std::exp(t) * (t - x); });
+    return loss(call, []<class C>(C x, C t) -> C { return vector_math::exp(t) * (t - x); });
   }
-  return loss(call, []<class C>(C x, C t) -> C { return (t == C(0) ? C(0) : t * std::log(t)) - t * x; });
+  return loss(call, []<class C>(C x, C t) -> C { return (t == C(0) ? C(0) : t * vector_math::log(t)) - t * x; });
 }
 Status kl_div_backward(KernelCall& call) {
   const bool log_target = call.boolean(0);
   return gradient(call, [log_target]<class C>(C g, C, C t) -> C {
-    if (log_target) return -std::exp(t) * g;
+    if (log_target) return -vector_math::exp(t) * g;
     return t > C(0) ? -t * g : C(0);
   });
 }
 Status kl_div_target_backward(KernelCall& call) {
   const bool log_target = call.boolean(0);
   return gradient(call, [log_target]<class C>(C g, C x, C t) -> C {
-    if (log_target) return g * std::exp(t) * (t + C(1) - x);
-    return t == C(0) ? C(0) : g * (std::log(t) + C(1) - x);
+    if (log_target) return g * vector_math::exp(t) * (t + C(1) - x);
+    return t == C(0) ? C(0) : g * (vector_math::log(t) + C(1) - x);
   });
 }
 
@@ -144,7 +145,7 @@ Status binary_cross_entropy(KernelCall& call) {
   if (!weight.is_real()) return not_computed(call, "the weight is not real");
   return reduced_loss<3>(call, reduction, {&call.operand(0), &call.operand(1), weight.view()},
                          []<class C>(C x, C t, C w) -> C {
-                           return ((t - C(1)) * bounded_log(std::log1p(-x)) - t * bounded_log(std::log(x))) * w;
+                           return ((t - C(1)) * bounded_log(vector_math::log1p(-x)) - t * bounded_log(vector_math::log(x))) * w;
                          });
 }
 Status binary_cross_entropy_backward(KernelCall& call) {
@@ -169,7 +170,7 @@ Status binary_cross_entropy_with_logits(KernelCall& call) {
   return reduced_loss<4>(call, reduction, {&call.operand(0), &call.operand(1), weight.view(), positives.view()},
                          []<class C>(C x, C t, C w, C p) -> C {
                            const C log_weight = (p - C(1)) * t + C(1);
-                           const C tail = std::log1p(std::exp(-std::abs(x))) + std::max(-x, C(0));
+                           const C tail = vector_math::log1p(vector_math::exp(-std::abs(x))) + std::max(-x, C(0));
                            return ((C(1) - t) * x + log_weight * tail) * w;
                          });
 }
@@ -183,7 +184,7 @@ Status binary_cross_entropy_with_logits_backward(KernelCall& call) {
   return loss_gradient<5>(call, reduction,
                           {&call.operand(0), &call.operand(1), &call.operand(2), weight.view(), positives.view()},
                           []<class C>(C g, C x, C t, C w, C p) -> C {
-                            const C sigmoid = C(1) / (C(1) + std::exp(-x));
+                            const C sigmoid = vector_math::sigmoid(x);
                             return ((p * t + C(1) - t) * sigmoid - p * t) * g * w;
                           });
 }

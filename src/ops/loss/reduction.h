@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "base/instruction_set.h"
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
 #include "ops/norm/row_access.h"
@@ -28,6 +29,21 @@ bool common_dims(const std::array<const TensorView*, N>& views, Dims* dims) {
   return true;
 }
 
+/// Sum of op(elements...) over runs of compute values.
+template <class C, size_t N, class Op>
+double sum_run(const std::array<const C*, N>& values, int64_t length, const Op& op) {
+  double total = 0;
+  base::vectorized([=, &op, &total] {
+    const Op own = op;
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      const std::array<const C*, N> at = values;
+      total = sum_of<C>(length, [&](int64_t k) { return static_cast<C>(own(at[I][k]...)); });
+    }
+    (std::make_index_sequence<N>());
+  });
+  return total;
+}
+
 /// Sum of op(elements...) over contiguous elements.
 template <class C, size_t N, class Op>
 double sum_contiguous(const std::array<const TensorView*, N>& views, int64_t count, Op& op) {
@@ -51,10 +67,7 @@ double sum_contiguous(const std::array<const TensorView*, N>& views, int64_t cou
         for (size_t i = 0; i < N; ++i) {
           values[i] = loaders[i](views[i]->data + at * sizes[i], sizes[i], length, buffers[i]);
         }
-        [&]<size_t... I>(std::index_sequence<I...>) {
-          total += sum_of<C>(length, [&](int64_t k) { return static_cast<C>(op(values[I][k]...)); });
-        }
-        (std::make_index_sequence<N>());
+        total += sum_run<C, N>(values, length, op);
       }
       sums[static_cast<size_t>(block)] = total;
     }
@@ -82,10 +95,7 @@ double sum_strided(const std::array<const TensorView*, N>& views, const Dims& di
       for (size_t i = 0; i < N; ++i) {
         values[i] = loaders[i](pointers[i] + at * strides[i], strides[i], length, buffers[i]);
       }
-      [&]<size_t... I>(std::index_sequence<I...>) {
-        total += sum_of<C>(length, [&](int64_t k) { return static_cast<C>(op(values[I][k]...)); });
-      }
-      (std::make_index_sequence<N>());
+      total += sum_run<C, N>(values, length, op);
     }
   });
   return total;

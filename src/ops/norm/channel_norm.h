@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/instruction_set.h"
 #include "ops/norm/column_sums.h"
 #include "ops/norm/row_access.h"
 
@@ -38,14 +39,16 @@ std::vector<double> sum_channels(const ChannelPlanes& planes, int buffers, Begin
   return sum_over_rows<C>(
       planes.samples, planes.channels, planes.row() * buffers, [&](int64_t row, C* scratch, C* sums) {
         const auto term = begin(row, scratch);
-        for (int64_t c = 0; c < planes.channels; ++c) {
-          const int64_t at = c * planes.size;
-          if (planes.size == 1) {
-            sums[c] += term(c, at);
-          } else {
-            sums[c] += static_cast<C>(sum_of<C>(planes.size, [&](int64_t k) { return term(c, at + k); }));
+        base::vectorized([=, channels = planes.channels, size = planes.size] {
+          if (size == 1) {
+#pragma GCC ivdep
+            for (int64_t c = 0; c < channels; ++c) sums[c] += term(c, c);
+            return;
           }
-        }
+          for (int64_t c = 0; c < channels; ++c) {
+            sums[c] += static_cast<C>(sum_of<C>(size, [=](int64_t k) { return term(c, c * size + k); }));
+          }
+        });
       });
 }
 
@@ -84,16 +87,25 @@ void map_channels(const ChannelPlanes& planes, const TensorView& out, const std:
     std::array<const C*, N> values{};
     for (size_t i = 0; i < N; ++i) values[i] = from[i].read(row, scratch + static_cast<int64_t>(i) * planes.row());
     C* const results = to.start(row, scratch + static_cast<int64_t>(N) * planes.row());
-    for (int64_t c = 0; c < planes.channels; ++c) {
-      const int64_t end = (c + 1) * planes.size;
-      for (int64_t k = c * planes.size; k < end; ++k) {
+    base::vectorized([=, channels = planes.channels, size = planes.size] {
+      const auto at = [=](int64_t c, int64_t k) {
         if constexpr (N == 1) {
-          results[k] = of(c, values[0][k]);
+          return of(c, values[0][k]);
         } else {
-          results[k] = of(c, values[0][k], values[1][k]);
+          return of(c, values[0][k], values[1][k]);
         }
+      };
+      if (size == 1) {
+#pragma GCC ivdep
+        for (int64_t c = 0; c < channels; ++c) results[c] = at(c, c);
+        return;
       }
-    }
+      for (int64_t c = 0; c < channels; ++c) {
+        const int64_t end = (c + 1) * size;
+#pragma GCC ivdep
+        for (int64_t k = c * size; k < end; ++k) results[k] = at(c, k);
+      }
+    });
     to.finish(row, results);
   });
 }

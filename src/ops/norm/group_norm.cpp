@@ -1,3 +1,5 @@
+#include "base/instruction_set.h"
+#include "base/vector_math.h"
 #include "ops/kernel_call.h"
 #include "ops/norm/channel_norm.h"
 
@@ -84,13 +86,13 @@ struct Swish {
 
   template <class C>
   C value(C x) const {
-    return applies ? x / (C(1) + std::exp(-static_cast<C>(scale) * x)) : x;
+    return applies ? x * vector_math::sigmoid(static_cast<C>(scale) * x) : x;
   }
   template <class C>
   C slope(C x) const {
     if (!applies) return C(1);
     const C factor = static_cast<C>(scale);
-    const C sigmoid = C(1) / (C(1) + std::exp(-factor * x));
+    const C sigmoid = vector_math::sigmoid(factor * x);
     return sigmoid * (C(1) + factor * x * (C(1) - sigmoid));
   }
 };
@@ -115,9 +117,15 @@ Status forward(KernelCall& call, const Groups& groups, double epsilon, const Swi
       const C* const values = from.read(row, scratch);
       C* const results = to.start(row, scratch + length);
       const auto count = static_cast<double>(length);
-      const double mean = sum_of<C>(length, [values](int64_t k) { return values[k]; }) / count;
+      double mean = 0;
+      double squares = 0;
+      base::vectorized([=, &mean, &squares] {
+        const double average = sum_of<C>(length, [values](int64_t k) { return values[k]; }) / count;
+        const C middle = static_cast<C>(average);
+        squares = sum_of<C>(length, [=](int64_t k) { return (values[k] - middle) * (values[k] - middle); });
+        mean = average;
+      });
       const C centre = static_cast<C>(mean);
-      const double squares = sum_of<C>(length, [=](int64_t k) { return (values[k] - centre) * (values[k] - centre); });
       const double rstd = 1 / std::sqrt(squares / count + epsilon);
       means[static_cast<size_t>(row)] = mean;
       rstds[static_cast<size_t>(row)] = rstd;
@@ -126,9 +134,16 @@ Status forward(KernelCall& call, const Groups& groups, double epsilon, const Swi
         const C scale = static_cast<C>(rstd * gammas[channel]);
         const C shift = static_cast<C>(betas[channel]);
         const int64_t end = (c + 1) * groups.size;
-        for (int64_t k = c * groups.size; k < end; ++k) {
-          results[k] = swish.value((values[k] - centre) * scale + shift);
-        }
+        const int64_t begin = c * groups.size;
+        base::vectorized([=] {
+          if (!swish.applies) {
+#pragma GCC ivdep
+            for (int64_t k = begin; k < end; ++k) results[k] = (values[k] - centre) * scale + shift;
+            return;
+          }
+#pragma GCC ivdep
+          for (int64_t k = begin; k < end; ++k) results[k] = swish.value((values[k] - centre) * scale + shift);
+        });
       }
       to.finish(row, results);
     });
@@ -195,8 +210,10 @@ Status backward(KernelCall& call, const Groups& groups, const GradientOperands& 
         const C* const g = dy + c * groups.size;
         const C* const v = values + c * groups.size;
         const auto cell = static_cast<size_t>(row * groups.channels + c);
-        sums[cell] = sum_of<C>(groups.size, [=](int64_t k) { return g[k]; });
-        products[cell] = sum_of<C>(groups.size, [=](int64_t k) { return g[k] * ((v[k] - mean) * rstd); });
+        base::vectorized([=, size = groups.size, sum_out = &sums[cell], product_out = &products[cell]] {
+          *sum_out = sum_of<C>(size, [=](int64_t k) { return g[k]; });
+          *product_out = sum_of<C>(size, [=](int64_t k) { return g[k] * ((v[k] - mean) * rstd); });
+        });
         sum += sums[cell] * gammas[static_cast<size_t>(first + c)];
         product += products[cell] * gammas[static_cast<size_t>(first + c)];
       }
@@ -206,9 +223,12 @@ Status backward(KernelCall& call, const Groups& groups, const GradientOperands& 
       for (int64_t c = 0; c < groups.channels; ++c) {
         const C gamma = static_cast<C>(gammas[static_cast<size_t>(first + c)]);
         const int64_t end = (c + 1) * groups.size;
-        for (int64_t k = c * groups.size; k < end; ++k) {
-          results[k] = (dy[k] * gamma - shift - (values[k] - mean) * slope) * rstd;
-        }
+        base::vectorized([=, begin = c * groups.size] {
+#pragma GCC ivdep
+          for (int64_t k = begin; k < end; ++k) {
+            results[k] = (dy[k] * gamma - shift - (values[k] - mean) * slope) * rstd;
+          }
+        });
       }
       to->finish(row, results);
     });

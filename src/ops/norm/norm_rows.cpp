@@ -1,5 +1,6 @@
 #include "ops/norm/norm_rows.h"
 
+#include "base/instruction_set.h"
 #include "ops/norm/column_sums.h"
 #include "ops/norm/row_access.h"
 
@@ -122,13 +123,55 @@ struct Statistics {
 
 template <class C>
 Statistics statistics_of(const C* x, int64_t length, const NormForm& form) {
-  Statistics result;
-  const auto count = static_cast<double>(length);
-  if (form.centred) result.mean = sum_of<C>(length, [x](int64_t k) { return x[k]; }) / count;
-  const C mean = static_cast<C>(result.mean);
-  const double squares = sum_of<C>(length, [x, mean](int64_t k) { return (x[k] - mean) * (x[k] - mean); });
-  result.rstd = 1 / std::sqrt(squares / count + form.epsilon);
-  return result;
+  double mean = 0;
+  double squares = 0;
+  base::vectorized([x, length, centred = form.centred, &mean, &squares] {
+    const double average =
+        centred ? sum_of<C>(length, [x](int64_t k) { return x[k]; }) / static_cast<double>(length) : 0.0;
+    const C centre = static_cast<C>(average);
+    squares = sum_of<C>(length, [x, centre](int64_t k) { return (x[k] - centre) * (x[k] - centre); });
+    mean = average;
+  });
+  return {mean, 1 / std::sqrt(squares / static_cast<double>(length) + form.epsilon)};
+}
+
+/// results = (x - mean) * rstd * weight + shift, where results may be x.
+template <class C>
+void normalize_row(const C* x, C mean, C rstd, const C* weight, const C* shift, C* results, int64_t length) {
+  base::vectorized([=] {
+#pragma GCC ivdep
+    for (int64_t k = 0; k < length; ++k) results[k] = (x[k] - mean) * rstd * weight[k] + shift[k];
+  });
+}
+
+/// What a row adds to the gradients of gamma and beta.
+template <class C>
+void add_parameter_gradients(const C* x, const C* dy, C mean, C rstd, C* __restrict gamma_sums, C* __restrict beta_sums,
+                             int64_t length) {
+  base::vectorized([=] {
+#pragma GCC ivdep
+    for (int64_t k = 0; k < length; ++k) {
+      gamma_sums[k] += dy[k] * ((x[k] - mean) * rstd);
+      beta_sums[k] += dy[k];
+    }
+  });
+}
+
+/// The gradient of a row.
+template <class C>
+void gradient_row(const C* x, const C* dy, const C* weight, C mean, C rstd, bool centred, C* __restrict results,
+                  int64_t length) {
+  base::vectorized([=] {
+    const auto count = static_cast<double>(length);
+    const C average =
+        centred ? static_cast<C>(sum_of<C>(length, [=](int64_t k) { return dy[k] * weight[k]; }) / count) : C(0);
+    const C projection = static_cast<C>(
+        sum_of<C>(length, [=](int64_t k) { return dy[k] * weight[k] * ((x[k] - mean) * rstd); }) / count);
+#pragma GCC ivdep
+    for (int64_t k = 0; k < length; ++k) {
+      results[k] = (dy[k] * weight[k] - average - (x[k] - mean) * rstd * projection) * rstd;
+    }
+  });
 }
 
 template <class C>
@@ -157,9 +200,7 @@ void forward(const NormForm& form, const NormInput& input, const TensorView& gam
       sum->finish(row, sums);
     }
     C* const results = (y ? y : second_y)->start(row, scratch + 2 * length);
-    const C* const weight = weights.data();
-    const C* const shift = shifts.data();
-    for (int64_t k = 0; k < length; ++k) results[k] = (x[k] - mean) * rstd * weight[k] + shift[k];
+    normalize_row(x, mean, rstd, weights.data(), shifts.data(), results, length);
     if (y) y->finish(row, results);
     if (y && second_y) {
       C* const copies = second_y->start(row, results);
@@ -192,23 +233,10 @@ void backward(const NormForm& form, const NormTape& tape, const NormGradient& gr
     const C* const dy = gradients.read(row, scratch + length);
     const C mean = means[static_cast<size_t>(row)];
     const C rstd = rstds[static_cast<size_t>(row)];
-    if (parameters) {
-      C* const gamma_sums = sums;
-      C* const beta_sums = sums + length;
-      for (int64_t k = 0; k < length; ++k) gamma_sums[k] += dy[k] * ((x[k] - mean) * rstd);
-      for (int64_t k = 0; k < length; ++k) beta_sums[k] += dy[k];
-    }
+    if (parameters) add_parameter_gradients(x, dy, mean, rstd, sums, sums + length, length);
     if (!first && !second) return;
-    const C* const weight = weights.data();
-    const auto count = static_cast<double>(length);
-    const C mean_of_gradient =
-        form.centred ? static_cast<C>(sum_of<C>(length, [=](int64_t k) { return dy[k] * weight[k]; }) / count) : C(0);
-    const C projection = static_cast<C>(
-        sum_of<C>(length, [=](int64_t k) { return dy[k] * weight[k] * ((x[k] - mean) * rstd); }) / count);
     C* const results = scratch + 2 * length;
-    for (int64_t k = 0; k < length; ++k) {
-      results[k] = (dy[k] * weight[k] - mean_of_gradient - (x[k] - mean) * rstd * projection) * rstd;
-    }
+    gradient_row(x, dy, weights.data(), mean, rstd, form.centred, results, length);
     if (added) {
       const C* const others = added->read(row, scratch + length);
       for (int64_t k = 0; k < length; ++k) results[k] += others[k];

@@ -1,7 +1,8 @@
 #include <limits>
 
+#include "base/instruction_set.h"
+#include "base/vector_math.h"
 #include "ops/kernel_call.h"
-#include "ops/norm/exponential.h"
 #include "ops/norm/row_access.h"
 
 // Softmax and log-softmax along one dimension, their gradients, and softmax under a mask.
@@ -13,29 +14,47 @@ Status same_shapes(const KernelCall& call, const TensorView& a, const TensorView
   return a.dims == b.dims ? Status::ok() : invalid(call, "inputs and output must have one shape");
 }
 
-/// to = exp(from - shift); returns the sum.
-template <class C>
-double exponentials(const C* from, C* to, int64_t count, C shift) {
-  for (int64_t k = 0; k + kLanes <= count; k += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) to[k + lane] = exp_of_negative(from[k + lane] - shift);
-  }
-  for (int64_t k = count / kLanes * kLanes; k < count; ++k) to[k] = exp_of_negative(from[k] - shift);
-  return sum_of<C>(count, [to](int64_t k) { return to[k]; });
-}
+// In all rows `to` may be an input.
 
 template <class C>
 void softmax_row(const C* from, C* to, int64_t count) {
-  const C scale = static_cast<C>(1 / exponentials(from, to, count, largest_of(from, count)));
-  for (int64_t k = 0; k < count; ++k) to[k] *= scale;
+  base::vectorized([=] {
+    const C top = largest_of(from, count);
+#pragma GCC ivdep
+    for (int64_t k = 0; k < count; ++k) to[k] = vector_math::exp(from[k] - top);
+    const C scale = static_cast<C>(1 / sum_of<C>(count, [to](int64_t k) { return to[k]; }));
+    for (int64_t k = 0; k < count; ++k) to[k] *= scale;
+  });
 }
 
-/// `from` is read after exponentials have gone to `scratch`, so that `to` may be `from`.
 template <class C>
-void log_softmax_row(const C* from, C* to, int64_t count, C* scratch) {
-  const C top = largest_of(from, count);
-  const C shift = static_cast<C>(std::log(exponentials(from, scratch, count, top)));
-  // Two subtractions: top and log(sum) may differ by so much that their sum loses the smaller one.
-  for (int64_t k = 0; k < count; ++k) to[k] = (from[k] - top) - shift;
+void log_softmax_row(const C* from, C* to, int64_t count) {
+  base::vectorized([=] {
+    const C top = largest_of(from, count);
+    const double sum = sum_of<C>(count, [from, top](int64_t k) { return vector_math::exp(from[k] - top); });
+    const C shift = static_cast<C>(std::log(sum));
+    // Two subtractions: top and log(sum) may differ by so much that their sum loses the smaller one.
+#pragma GCC ivdep
+    for (int64_t k = 0; k < count; ++k) to[k] = (from[k] - top) - shift;
+  });
+}
+
+template <class C>
+void softmax_gradient_row(const C* gradient, const C* output, C* to, int64_t count) {
+  base::vectorized([=] {
+    const C total = static_cast<C>(sum_of<C>(count, [=](int64_t k) { return gradient[k] * output[k]; }));
+#pragma GCC ivdep
+    for (int64_t k = 0; k < count; ++k) to[k] = (gradient[k] - total) * output[k];
+  });
+}
+
+template <class C>
+void log_softmax_gradient_row(const C* gradient, const C* output, C* to, int64_t count) {
+  base::vectorized([=] {
+    const C total = static_cast<C>(sum_of<C>(count, [gradient](int64_t k) { return gradient[k]; }));
+#pragma GCC ivdep
+    for (int64_t k = 0; k < count; ++k) to[k] = gradient[k] - vector_math::exp(output[k]) * total;
+  });
 }
 
 /// Rows of operand 0 (and 1, in a gradient) and of the output along the axis of integer argument 0.
@@ -60,11 +79,11 @@ Status normalize_exponentials(KernelCall& call, bool logarithm) {
     const RowSource<C> from(call.operand(0), axis);
     const RowTarget<C> to(call.output(0), axis);
     const int64_t length = from.length();
-    for_each_row<C>(from.count(), length, 3, [&](int64_t row, C* scratch) {
+    for_each_row<C>(from.count(), length, 2, [&](int64_t row, C* scratch) {
       const C* values = from.read(row, scratch);
       C* results = to.start(row, scratch + length);
       if (logarithm) {
-        log_softmax_row(values, results, length, scratch + 2 * length);
+        log_softmax_row(values, results, length);
       } else {
         softmax_row(values, results, length);
       }
@@ -85,11 +104,9 @@ Status normalize_exponentials_backward(KernelCall& call, bool of_logarithm) {
       const C* output = outputs.read(row, scratch + length);
       C* results = to.start(row, scratch + 2 * length);
       if (of_logarithm) {
-        const C total = static_cast<C>(sum_of<C>(length, [gradient](int64_t k) { return gradient[k]; }));
-        for (int64_t k = 0; k < length; ++k) results[k] = gradient[k] - exp_of_negative(output[k]) * total;
+        log_softmax_gradient_row(gradient, output, results, length);
       } else {
-        const C total = static_cast<C>(sum_of<C>(length, [=](int64_t k) { return gradient[k] * output[k]; }));
-        for (int64_t k = 0; k < length; ++k) results[k] = (gradient[k] - total) * output[k];
+        softmax_gradient_row(gradient, output, results, length);
       }
       to.finish(row, results);
     });

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/instruction_set.h"
 #include "ops/kernel_call.h"
 #include "ops/optimizer/state_walk.h"
 
@@ -25,17 +26,21 @@ struct SgdStep {
   bool has_buffer = false;
 };
 
-/// Parameter, gradient and momentum buffer of a run of elements; the gradient is left unscaled.
+/// Parameter, gradient and momentum buffer of a run of elements; the gradient is left unscaled. Without a buffer the
+/// third is scratch.
 void sgd(const SgdStep& step, float* parameter, float* gradient, float* buffer, int64_t count) {
-  for (int64_t k = 0; k < count; ++k) {
-    gradient[k] *= step.inverse_scale;
-    float direction = (step.maximize ? -gradient[k] : gradient[k]) + step.weight_decay * parameter[k];
-    if (step.has_buffer) {
-      buffer[k] = step.first ? direction : step.momentum * buffer[k] + step.kept * direction;
-      direction = step.nesterov ? direction + step.momentum * buffer[k] : buffer[k];
+  base::vectorized([=] {
+#pragma GCC ivdep
+    for (int64_t k = 0; k < count; ++k) {
+      gradient[k] *= step.inverse_scale;
+      float direction = (step.maximize ? -gradient[k] : gradient[k]) + step.weight_decay * parameter[k];
+      const float moved = step.first ? direction : step.momentum * buffer[k] + step.kept * direction;
+      buffer[k] = moved;
+      const float ahead = step.nesterov ? direction + step.momentum * moved : moved;
+      direction = step.has_buffer ? ahead : direction;
+      parameter[k] -= step.rate * direction;
     }
-    parameter[k] -= step.rate * direction;
-  }
+  });
 }
 
 }  // namespace
@@ -72,13 +77,16 @@ Status apply_adam_w(KernelCall& call) {
         float* const v = values[2];
         float* const top = values[3];
         const float* const g = values[4];
-        for (int64_t k = 0; k < count; ++k) {
-          const float slope = maximize ? -g[k] : g[k];
-          m[k] += (slope - m[k]) * take1;
-          v[k] = v[k] * keep + slope * slope * take2;
-          top[k] = amsgrad && !(v[k] > top[k]) ? top[k] : v[k];
-          p[k] = p[k] * decay - step_size * (m[k] / (std::sqrt(top[k]) / correction + epsilon));
-        }
+        base::vectorized([=] {
+#pragma GCC ivdep
+          for (int64_t k = 0; k < count; ++k) {
+            const float slope = maximize ? -g[k] : g[k];
+            m[k] += (slope - m[k]) * take1;
+            v[k] = v[k] * keep + slope * slope * take2;
+            top[k] = amsgrad && !(v[k] > top[k]) ? top[k] : v[k];
+            p[k] = p[k] * decay - step_size * (m[k] / (std::sqrt(top[k]) / correction + epsilon));
+          }
+        });
       });
   return fits ? Status::ok() : invalid(call, "parameter, moments and gradient must have one shape");
 }
