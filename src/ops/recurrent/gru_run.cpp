@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/matmul/gemm.h"
+#include "ops/sigmoid.h"
 
 namespace drydock::ops::kernels::recurrent {
 
@@ -31,8 +32,8 @@ void gru_forward(const Sizes& sizes, const Order& order, const Weights& weights,
       for (int64_t k = 0; k < hidden; ++k) {
         const auto at = static_cast<size_t>((step * sizes.batch + row) * hidden + k);
         float& current = state[row * hidden + k];
-        const float r = gate_sigmoid(x[k] + h[k]);
-        const float z = gate_sigmoid(x[hidden + k] + h[hidden + k]);
+        const float r = sigmoid(x[k] + h[k]);
+        const float z = sigmoid(x[hidden + k] + h[hidden + k]);
         const float n = std::tanh(x[2 * hidden + k] + r * h[2 * hidden + k]);
         current = (1 - z) * n + z * current;
         trace.reset[at] = r;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/matmul/gemm.h"
+#include "ops/sigmoid.h"
 
 namespace drydock::ops::kernels::recurrent {
 
@@ -29,10 +30,10 @@ void lstm_forward(const Sizes& sizes, const Order& order, const std::vector<int6
       for (int64_t k = 0; k < hidden; ++k) {
         const auto at = static_cast<size_t>((step * sizes.batch + row) * hidden + k);
         float& c = memory[row * hidden + k];
-        trace.input[at] = gate_sigmoid(gate[k]);
-        trace.forget[at] = gate_sigmoid(gate[hidden + k]);
+        trace.input[at] = sigmoid(gate[k]);
+        trace.forget[at] = sigmoid(gate[hidden + k]);
         trace.cell[at] = std::tanh(gate[2 * hidden + k]);
-        trace.output[at] = gate_sigmoid(gate[3 * hidden + k]);
+        trace.output[at] = sigmoid(gate[3 * hidden + k]);
         c = trace.forget[at] * c + trace.input[at] * trace.cell[at];
         trace.memory[at] = c;
         trace.tanh_memory[at] = std::tanh(c);
