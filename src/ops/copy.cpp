@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "ops/complex/complex.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
 
@@ -18,7 +19,8 @@ bool is_movable(const TensorView& view) { return bits_of(view.dtype) > 0 && bits
 
 Status expect_convertible(const KernelCall& call, const TensorView& out, const TensorView& in) {
   if (!is_movable(in) || !is_movable(out)) return not_computed(call, "packed and untyped elements are not copied");
-  if (in.dtype != out.dtype && (!is_real_element(in.dtype) || !is_real_element(out.dtype))) {
+  const auto converts = [](DataType type) { return is_real_element(type) || is_complex_type(type); };
+  if (in.dtype != out.dtype && (!converts(in.dtype) || !converts(out.dtype))) {
     return not_computed(call, "conversion from " + std::string(name_of(in.dtype)) + " to " +
                                   std::string(name_of(out.dtype)) + " is not computed");
   }

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "base/vector_math.h"
+#include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -15,13 +16,17 @@ namespace drydock::ops::kernels {
     return apply_floating<1>(call, []<class C>(C x) -> C { return C(expression); }); \
   }
 
-DRYDOCK_FLOATING_KERNEL(sigmoid, vector_math::sigmoid(x))
 DRYDOCK_FLOATING_KERNEL(silu, x / (C(1) + vector_math::exp(-x)))
 DRYDOCK_FLOATING_KERNEL(mish, x* vector_math::tanh(vector_math::log1p(vector_math::exp(x))))
 DRYDOCK_FLOATING_KERNEL(log_sigmoid, std::min(x, C(0)) - vector_math::log1p(vector_math::exp(-std::abs(x))))
 DRYDOCK_FLOATING_KERNEL(hardsigmoid, std::min(std::max(x + C(3), C(0)), C(6)) / C(6))
 DRYDOCK_FLOATING_KERNEL(hardswish, x* std::min(std::max(x + C(3), C(0)), C(6)) / C(6))
 #undef DRYDOCK_FLOATING_KERNEL
+
+Status sigmoid(KernelCall& call) {
+  if (has_complex(call)) return complex_sigmoid(call);
+  return apply_floating<1>(call, []<class C>(C x) -> C { return vector_math::sigmoid(x); });
+}
 
 /// The second output is what the backward operator wants; where it is as large as the first, it takes exp(-|x|).
 Status log_sigmoid_forward(KernelCall& call) {

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "base/vector_math.h"
+#include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -121,14 +122,17 @@ constexpr auto kTrueDivide = []<class C>(C a, C b) -> C { return a / b; };
 }  // namespace
 
 Status add(KernelCall& call) {
+  if (has_complex(call)) return complex_add(call);
   return with_alpha(call, []<class C>(C self, C scaled, C, C) { return wrapping_add(self, scaled); });
 }
 
 Status subtract(KernelCall& call) {
+  if (has_complex(call)) return complex_subtract(call);
   return with_alpha(call, []<class C>(C self, C scaled, C, C) { return wrapping_subtract(self, scaled); });
 }
 
 Status reverse_subtract(KernelCall& call) {
+  if (has_complex(call)) return complex_reverse_subtract(call);
   return with_alpha(call, []<class C>(C self, C, C other, C alpha) {
     return wrapping_subtract(other, wrapping_multiply(alpha, self));
   });
@@ -139,10 +143,14 @@ Status add_relu(KernelCall& call) {
 }
 
 Status multiply(KernelCall& call) {
+  if (has_complex(call)) return complex_multiply(call);
   return apply<2>(call, Domain::kAny, []<class C>(C a, C b) { return wrapping_multiply(a, b); });
 }
 
-Status divide(KernelCall& call) { return apply_floating<2>(call, kTrueDivide); }
+Status divide(KernelCall& call) {
+  if (has_complex(call)) return complex_divide(call);
+  return apply_floating<2>(call, kTrueDivide);
+}
 
 Status floor_divide(KernelCall& call) {
   return apply<2>(call, Domain::kAny, []<class C>(C a, C b) { return floor_quotient(a, b); });
@@ -174,6 +182,7 @@ Status fmod(KernelCall& call) {
 }
 
 Status pow(KernelCall& call) {
+  if (has_complex(call)) return complex_power(call);
   return apply<2>(call, Domain::kAny, []<class C>(C base, C exponent) { return power(base, exponent); });
 }
 

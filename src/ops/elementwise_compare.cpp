@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -46,9 +47,11 @@ Status classify(KernelCall& call, Op op) {
 }  // namespace
 
 Status equal_to(KernelCall& call) {
+  if (has_complex(call)) return complex_equal(call);
   return compare(call, [](auto a, auto b) { return a == b; });
 }
 Status not_equal_to(KernelCall& call) {
+  if (has_complex(call)) return complex_not_equal(call);
   return compare(call, [](auto a, auto b) { return a != b; });
 }
 Status less(KernelCall& call) {
@@ -65,15 +68,19 @@ Status greater_equal(KernelCall& call) {
 }
 
 Status logical_and(KernelCall& call) {
+  if (has_complex(call)) return complex_logical_and(call);
   return logic(call, [](bool a, bool b) { return a && b; });
 }
 Status logical_or(KernelCall& call) {
+  if (has_complex(call)) return complex_logical_or(call);
   return logic(call, [](bool a, bool b) { return a || b; });
 }
 Status logical_xor(KernelCall& call) {
+  if (has_complex(call)) return complex_logical_xor(call);
   return logic(call, [](bool a, bool b) { return a != b; });
 }
 Status logical_not(KernelCall& call) {
+  if (has_complex(call)) return complex_logical_not(call);
   return apply<1>(call, Domain::kAny, []<class C>(C value) { return value == C(0) ? C(1) : C(0); });
 }
 

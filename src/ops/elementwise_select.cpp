@@ -1,3 +1,4 @@
+#include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -39,6 +40,7 @@ Status clamp_min(KernelCall& call) { return clamp_between(call, 1, -1); }
 Status clamp_max(KernelCall& call) { return clamp_between(call, -1, 1); }
 
 Status where(KernelCall& call) {
+  if (has_complex(call)) return complex_where(call);
   DRYDOCK_RETURN_IF_ERROR(expect(call, 3, 1));
   // The condition takes no part in type promotion.
   const TensorView& out = call.output(0);

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "base/vector_math.h"
+#include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -45,6 +46,7 @@ Status rounding(KernelCall& call, Op op) {
 }  // namespace
 
 Status negate(KernelCall& call) {
+  if (has_complex(call)) return complex_negate(call);
   return any(call, []<class C>(C value) -> C {
     if constexpr (std::is_integral_v<C>)
       return wrapping_subtract<C>(0, value);
@@ -54,6 +56,7 @@ Status negate(KernelCall& call) {
 }
 
 Status absolute(KernelCall& call) {
+  if (has_complex(call)) return complex_absolute(call);
   return any(call, []<class C>(C value) -> C {
     if constexpr (std::is_integral_v<C>)
       return value < 0 ? wrapping_subtract<C>(0, value) : value;
@@ -63,6 +66,7 @@ Status absolute(KernelCall& call) {
 }
 
 Status sign(KernelCall& call) {
+  if (has_complex(call)) return complex_sign(call);
   return any(call, []<class C>(C value) -> C {
     return value > C(0) ? C(1) : value < C(0) ? static_cast<C>(-1) : C(0);  // NaN is 0
   });
@@ -119,24 +123,30 @@ Status nan_to_num(KernelCall& call) {
   Status name(KernelCall& call) {                                                    \
     return apply_floating<1>(call, []<class C>(C x) -> C { return C(expression); }); \
   }
+// The same for functions of complex numbers too.
+#define DRYDOCK_COMPLEX_KERNEL(name, expression)                                     \
+  Status name(KernelCall& call) {                                                    \
+    if (has_complex(call)) return complex_##name(call);                              \
+    return apply_floating<1>(call, []<class C>(C x) -> C { return C(expression); }); \
+  }
 
-DRYDOCK_FLOATING_KERNEL(sqrt, std::sqrt(x))
-DRYDOCK_FLOATING_KERNEL(rsqrt, C(1) / std::sqrt(x))
-DRYDOCK_FLOATING_KERNEL(reciprocal, C(1) / x)
-DRYDOCK_FLOATING_KERNEL(exp, vector_math::exp(x))
+DRYDOCK_COMPLEX_KERNEL(sqrt, std::sqrt(x))
+DRYDOCK_COMPLEX_KERNEL(rsqrt, C(1) / std::sqrt(x))
+DRYDOCK_COMPLEX_KERNEL(reciprocal, C(1) / x)
+DRYDOCK_COMPLEX_KERNEL(exp, vector_math::exp(x))
 DRYDOCK_FLOATING_KERNEL(exp2, vector_math::exp2(x))
 DRYDOCK_FLOATING_KERNEL(expm1, vector_math::expm1(x))
-DRYDOCK_FLOATING_KERNEL(log, vector_math::log(x))
-DRYDOCK_FLOATING_KERNEL(log2, vector_math::log2(x))
-DRYDOCK_FLOATING_KERNEL(log10, vector_math::log10(x))
+DRYDOCK_COMPLEX_KERNEL(log, vector_math::log(x))
+DRYDOCK_COMPLEX_KERNEL(log2, vector_math::log2(x))
+DRYDOCK_COMPLEX_KERNEL(log10, vector_math::log10(x))
 DRYDOCK_FLOATING_KERNEL(log1p, vector_math::log1p(x))
-DRYDOCK_FLOATING_KERNEL(tan, std::tan(x))
+DRYDOCK_COMPLEX_KERNEL(tan, std::tan(x))
 DRYDOCK_FLOATING_KERNEL(asin, std::asin(x))
 DRYDOCK_FLOATING_KERNEL(acos, std::acos(x))
 DRYDOCK_FLOATING_KERNEL(atan, std::atan(x))
-DRYDOCK_FLOATING_KERNEL(sinh, std::sinh(x))
-DRYDOCK_FLOATING_KERNEL(cosh, std::cosh(x))
-DRYDOCK_FLOATING_KERNEL(tanh, vector_math::tanh(x))
+DRYDOCK_COMPLEX_KERNEL(sinh, std::sinh(x))
+DRYDOCK_COMPLEX_KERNEL(cosh, std::cosh(x))
+DRYDOCK_COMPLEX_KERNEL(tanh, vector_math::tanh(x))
 DRYDOCK_FLOATING_KERNEL(asinh, std::asinh(x))
 DRYDOCK_FLOATING_KERNEL(acosh, std::acosh(x))
 DRYDOCK_FLOATING_KERNEL(atanh, std::atanh(x))
@@ -144,9 +154,42 @@ DRYDOCK_FLOATING_KERNEL(erf, vector_math::erf(x))
 DRYDOCK_FLOATING_KERNEL(erfc, std::erfc(x))
 DRYDOCK_FLOATING_KERNEL(sinc, x == C(0) ? C(1) : std::sin(std::numbers::pi_v<C> * x) / (std::numbers::pi_v<C> * x))
 #undef DRYDOCK_FLOATING_KERNEL
+#undef DRYDOCK_COMPLEX_KERNEL
 
-Status sin(KernelCall& call) { return apply_floating<1>(call, Sine()); }
-Status cos(KernelCall& call) { return apply_floating<1>(call, Cosine()); }
+namespace {
+
+/// Inverse of the error function: an approximation (Winitzki's), made exact by two of Halley's steps.
+double inverse_erf(double x) {
+  const double magnitude = std::abs(x);
+  if (!(magnitude < 1)) return magnitude == 1 ? std::copysign(std::numeric_limits<double>::infinity(), x) : NAN;
+  if (magnitude < 1e-8) return x * (1 / std::numbers::inv_sqrtpi / 2);
+  constexpr double kShape = 0.147;
+  const double logarithm = std::log1p(-x * x);
+  const double middle = 2 * std::numbers::inv_pi / kShape + logarithm / 2;
+  double y = std::sqrt(std::sqrt(middle * middle - logarithm / kShape) - middle);
+  for (int step = 0; step < 2; ++step) {
+    // By the complement where erf is next to 1.
+    const double error = magnitude > 0.5 ? (1 - magnitude) - std::erfc(y) : std::erf(y) - magnitude;
+    const double newton = error / (2 * std::numbers::inv_sqrtpi * std::exp(-y * y));
+    y -= newton / (1 + y * newton);
+  }
+  return std::copysign(y, x);
+}
+
+}  // namespace
+
+Status erfinv(KernelCall& call) {
+  return apply_floating<1>(call, []<class C>(C x) -> C { return static_cast<C>(inverse_erf(static_cast<double>(x))); });
+}
+
+Status sin(KernelCall& call) {
+  if (has_complex(call)) return complex_sin(call);
+  return apply_floating<1>(call, Sine());
+}
+Status cos(KernelCall& call) {
+  if (has_complex(call)) return complex_cos(call);
+  return apply_floating<1>(call, Cosine());
+}
 
 namespace {
 

@@ -17,10 +17,7 @@ TensorView integer_view(const int64_t* value) {
 Status fill_with(KernelCall& call, int64_t value) {
   DRYDOCK_RETURN_IF_ERROR(expect_defined(call, 0, 1));
   const TensorView& out = call.output(0);
-  if (is_real_element(out.dtype)) {
-    fill_view(out, integer_view(&value));
-    return Status::ok();
-  }
+  if (fill_view(out, integer_view(&value))) return Status::ok();
   if (value != 0) return not_computed(call, "this element type is not computed");
   // All-zero bytes are zero in every type.
   alignas(16) std::array<char, 16> zeros{};
@@ -121,12 +118,11 @@ Status fill_one(KernelCall& call) { return fill_with(call, 1); }
 
 /// The value is the last operand: the destination is one too where its row declares it as read.
 Status fill(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_defined(call, 1, 1));
   const TensorView& value = call.operand(call.operand_count() - 1);
-  if (!is_real_element(value.dtype)) return not_computed(call, "the value's type is not computed");
+  if (!value.defined) return not_computed(call, "the value is null");
   if (value.numel() != 1) return invalid(call, "value must have one element");
-  fill_view(call.output(0), value);
-  return Status::ok();
+  return fill_view(call.output(0), value) ? Status::ok() : not_computed(call, "the value's type is not computed");
 }
 
 Status fill_diagonal(KernelCall& call) {

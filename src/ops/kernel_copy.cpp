@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/thread_pool.h"
+#include "ops/complex/complex.h"
 #include "ops/kernel_access.h"
 
 // Copies between views.
@@ -139,6 +140,10 @@ bool copy_view(const TensorView& out, const TensorView& in) {
     };
     base::parallel_for(count, kGrain, copy_range);
     return true;
+  }
+  if (is_complex_type(out.dtype) || is_complex_type(in.dtype)) {
+    if (storer_of<Complex>(out.dtype) == nullptr || loader_of<Complex>(in.dtype) == nullptr) return false;
+    return map_elements<Complex, 1>(out, {&in}, {DataType::kUndefined}, [](Complex value) { return value; });
   }
   if (!is_real_element(out.dtype) || !is_real_element(in.dtype)) return false;
   bool fits = false;

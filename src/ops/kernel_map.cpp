@@ -1,4 +1,5 @@
 #include "base/thread_pool.h"
+#include "ops/complex/complex.h"
 #include "ops/kernel_access.h"
 
 // The walk under map_elements: ranges of elements on many threads; in each, runs of elements are loaded as compute
@@ -31,7 +32,8 @@ template <class C>
 constexpr DataType kDataTypeOf = std::is_same_v<C, int64_t>    ? DataType::kInt64
                                  : std::is_same_v<C, uint64_t> ? DataType::kUInt64
                                  : std::is_same_v<C, float>    ? DataType::kFloat
-                                                               : DataType::kDouble;
+                                 : std::is_same_v<C, double>   ? DataType::kDouble
+                                                               : DataType::kComplex128;
 
 template <class C>
 struct Buffers {
@@ -175,6 +177,7 @@ DRYDOCK_INSTANTIATE_MAP(int64_t)
 DRYDOCK_INSTANTIATE_MAP(uint64_t)
 DRYDOCK_INSTANTIATE_MAP(float)
 DRYDOCK_INSTANTIATE_MAP(double)
+DRYDOCK_INSTANTIATE_MAP(Complex)
 #undef DRYDOCK_INSTANTIATE_MAP
 
 }  // namespace drydock::ops::kernels

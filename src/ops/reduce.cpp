@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/vector_math.h"
+#include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 
@@ -31,8 +32,15 @@ namespace {
 template <class C>
 using Accumulator = std::conditional_t<std::is_floating_point_v<C>, double, C>;
 
-Status prepare(const KernelCall& call, Dims* axes) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+/// Runs with the compute type of the result, complex ones too.
+template <class Body>
+Status with_result_type(const KernelCall& call, Body&& body) {
+  if (has_complex(call)) return body.template operator()<Complex>();
+  return with_compute_type(compute_type_of(call.output(0).dtype), body);
+}
+
+Status prepare(const KernelCall& call, Dims* axes, bool complex_too = false) {
+  DRYDOCK_RETURN_IF_ERROR(complex_too ? expect_complex(call, 1, 1) : expect(call, 1, 1));
   return axes_of(call, call.ints(0), call.operand(0).dims.size(), axes);
 }
 
@@ -57,8 +65,8 @@ Sum<A, Term> sum(Term term) {
 template <class Term>
 Status sum_terms(KernelCall& call, Term term) {
   Dims axes;
-  DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
-  return with_compute_type(compute_type_of(call.output(0).dtype), [&]<class C>() {
+  DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes, true));
+  return with_result_type(call, [&]<class C>() {
     using A = Accumulator<C>;
     return reduce<C, A, A>(call, axes, 0, sum<A>(term), kAsItIs);
   });
@@ -79,7 +87,7 @@ struct Product {
 };
 
 Status product_over(KernelCall& call, const Dims& axes) {
-  return with_compute_type(compute_type_of(call.output(0).dtype), [&]<class C>() {
+  return with_result_type(call, [&]<class C>() {
     using A = Accumulator<C>;
     return reduce<C, A, A>(call, axes, 0, Product(), kAsItIs);
   });
@@ -230,12 +238,18 @@ Status reduce_sum(KernelCall& call) {
 }
 
 Status reduce_nansum(KernelCall& call) {
-  return sum_terms(call, [](auto value) { return is_nan(value) ? 0 : value; });
+  if (has_complex(call)) return not_computed(call, "complex numbers are not computed");
+  return sum_terms(call, [](auto value) { return is_nan(value) ? decltype(value)(0) : value; });
 }
 
 Status mean(KernelCall& call) {
   Dims axes;
-  DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes));
+  DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes, true));
+  if (has_complex(call)) {
+    return reduce<Complex, Complex, Complex>(
+        call, axes, 0, sum<Complex>([](Complex value) { return value; }),
+        [](Complex total, int64_t count) { return total / static_cast<double>(count); });
+  }
   return with_operand_type(call, [&]<class C>() {
     return reduce<C, double, double>(call, axes, 0, sum<double>([](double value) { return value; }),
                                      [](double total, int64_t count) { return total / static_cast<double>(count); });
@@ -243,12 +257,12 @@ Status mean(KernelCall& call) {
 }
 
 Status product(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_complex(call, 1, 1));
   return product_over(call, all_axes(call.operand(0).dims.size()));
 }
 
 Status product_dim(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_complex(call, 1, 1));
   Dims axes;
   DRYDOCK_RETURN_IF_ERROR(single_axis(call, call.integer(0), &axes));
   return product_over(call, axes);
@@ -279,12 +293,12 @@ Status standard_deviation(KernelCall& call) { return spread(call, true); }
 Status variance(KernelCall& call) { return spread(call, false); }
 
 Status trace(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_complex(call, 1, 1));
   TensorView diagonal = call.operand(0);
   if (diagonal.dims.size() != 2) return invalid(call, "self must be a matrix");
   diagonal.dims = Dims{std::min(diagonal.dims[0], diagonal.dims[1])};
   diagonal.strides = Dims{diagonal.strides[0] + diagonal.strides[1]};
-  return with_compute_type(compute_type_of(call.output(0).dtype), [&]<class C>() {
+  return with_result_type(call, [&]<class C>() {
     Accumulator<C> total = 0;
     for_each_value<C>(diagonal, [&](C value) { total = wrapping_add<Accumulator<C>>(total, value); });
     return write_all<Accumulator<C>>(call, call.output(0), {total});

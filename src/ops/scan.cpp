@@ -1,3 +1,4 @@
+#include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 #include "ops/reduce.h"
@@ -18,7 +19,7 @@ Status accumulate(KernelCall& call, int64_t dim, int start, Next next) {
   if (self.numel() == 0) return Status::ok();
   const Rows from(self, axes);
   const Rows to(out, axes);
-  return with_compute_type(compute_type_of(out.dtype), [&]<class C>() {
+  const auto run = [&]<class C>() {
     using A = std::conditional_t<std::is_floating_point_v<C>, double, C>;
     transform_rows<C, C>(from, to, [&](int64_t, const C* values, C* results) {
       A total = static_cast<A>(start);
@@ -28,7 +29,8 @@ Status accumulate(KernelCall& call, int64_t dim, int start, Next next) {
       }
     });
     return Status::ok();
-  });
+  };
+  return has_complex(call) ? run.template operator()<Complex>() : with_compute_type(compute_type_of(out.dtype), run);
 }
 
 /// The last of equals is reported, and NaN stays once it came.
@@ -66,13 +68,13 @@ Status running_extremum(KernelCall& call) {
 }  // namespace
 
 Status cumsum(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_complex(call, 1, 1));
   return accumulate(call, call.integer(0), 0, []<class A>(A total, A value) { return wrapping_add(total, value); });
 }
 
 /// The dimension is a scalar operand here.
 Status cumprod(KernelCall& call) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_complex(call, 2, 1));
   return accumulate(call, as_int64(call.operand(1)), 1,
                     []<class A>(A total, A value) { return wrapping_multiply(total, value); });
 }

@@ -52,6 +52,11 @@ Status ring_attention_update(KernelCall& call);
 Status sparse_flash_attention(KernelCall& call);
 Status sparse_flash_attention_grad(KernelCall& call);
 
+// spec/kernels/complex.csv
+Status angle(KernelCall& call);
+Status make_complex(KernelCall& call);
+Status polar(KernelCall& call);
+
 // spec/kernels/convolution.csv
 Status convolution(KernelCall& call);
 Status convolution_backward(KernelCall& call);
