@@ -47,7 +47,7 @@ class CallObjects {
     for (ops::BoolArray* array : bools_) ops::objects().bool_arrays.destroy(array);
   }
 
-  ops::Tensor* add(ops::Tensor tensor) { return keep(tensors_, ops::objects().tensors.create(std::move(tensor))); }
+  ops::Tensor* add(ops::Tensor tensor) { return keep(tensors_, ops::objects().tensors.create(tensor)); }
   ops::IntArray* add(ops::IntArray array) { return keep(ints_, ops::objects().int_arrays.create(std::move(array))); }
   ops::FloatArray* add(ops::FloatArray array) {
     return keep(floats_, ops::objects().float_arrays.create(std::move(array)));

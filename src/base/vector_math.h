@@ -234,10 +234,10 @@ inline float pow(float x, float y) {
   const bool whole = huge | is_whole(exponent);
   const bool odd = !huge & whole & !is_whole(0.5 * exponent);
   const bool negative = std::bit_cast<int32_t>(x) < 0;
-  result = negative & odd ? -result : result;
+  result = (negative & odd) ? -result : result;
   const bool undefined = (x < 0.0f) & (magnitude < std::numeric_limits<double>::infinity()) & !whole;
   result = undefined ? std::numeric_limits<double>::quiet_NaN() : result;
-  result = std::isnan(x) | std::isnan(y) ? std::numeric_limits<double>::quiet_NaN() : result;
+  result = (std::isnan(x) | std::isnan(y)) ? std::numeric_limits<double>::quiet_NaN() : result;
   const bool one = (x == 1.0f) | (y == 0.0f) | ((x == -1.0f) & (std::abs(y) == std::numeric_limits<float>::infinity()));
   return static_cast<float>(one ? 1.0 : result);
 }

@@ -156,32 +156,6 @@ DRYDOCK_FLOATING_KERNEL(sinc, x == C(0) ? C(1) : std::sin(std::numbers::pi_v<C> 
 #undef DRYDOCK_FLOATING_KERNEL
 #undef DRYDOCK_COMPLEX_KERNEL
 
-namespace {
-
-/// Inverse of the error function: an approximation (Winitzki's), made exact by two of Halley's steps.
-double inverse_erf(double x) {
-  const double magnitude = std::abs(x);
-  if (!(magnitude < 1)) return magnitude == 1 ? std::copysign(std::numeric_limits<double>::infinity(), x) : NAN;
-  if (magnitude < 1e-8) return x * (1 / std::numbers::inv_sqrtpi / 2);
-  constexpr double kShape = 0.147;
-  const double logarithm = std::log1p(-x * x);
-  const double middle = 2 * std::numbers::inv_pi / kShape + logarithm / 2;
-  double y = std::sqrt(std::sqrt(middle * middle - logarithm / kShape) - middle);
-  for (int step = 0; step < 2; ++step) {
-    // By the complement where erf is next to 1.
-    const double error = magnitude > 0.5 ? (1 - magnitude) - std::erfc(y) : std::erf(y) - magnitude;
-    const double newton = error / (2 * std::numbers::inv_sqrtpi * std::exp(-y * y));
-    y -= newton / (1 + y * newton);
-  }
-  return std::copysign(y, x);
-}
-
-}  // namespace
-
-Status erfinv(KernelCall& call) {
-  return apply_floating<1>(call, []<class C>(C x) -> C { return static_cast<C>(inverse_erf(static_cast<double>(x))); });
-}
-
 Status sin(KernelCall& call) {
   if (has_complex(call)) return complex_sin(call);
   return apply_floating<1>(call, Sine());

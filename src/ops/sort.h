@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -27,7 +28,7 @@ auto sort_key(C value, bool descending) {
   if constexpr (std::is_floating_point_v<C>) {
     const Key bits = std::bit_cast<Key>(value + C(0));  // -0 becomes 0
     key = (bits & kSign) != 0 ? ~bits : bits | kSign;
-    key = value != value ? std::numeric_limits<Key>::max() : key;
+    key = std::isnan(value) ? std::numeric_limits<Key>::max() : key;
   } else {
     key = static_cast<Key>(value) ^ (std::is_signed_v<C> ? kSign : 0);
   }
