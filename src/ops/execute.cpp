@@ -11,6 +11,7 @@
 #include "device/heap.h"
 #include "ops/format/plain_views.h"
 #include "ops/kernel_call.h"
+#include "ops/run_kernel.h"
 #include "values/element.h"
 #include "values/extents.h"
 #include "values/policy.h"
@@ -207,7 +208,7 @@ Status call_kernel(Executor& executor, bool any_private_format, bool allow_stand
   plain_views().clear();
   if (any_private_format) DRYDOCK_RETURN_IF_ERROR(prepare_plain_views(executor));
   build(executor, allow_stand_ins, shape_decides, call);
-  DRYDOCK_RETURN_IF_ERROR(executor.row().kernel(call));
+  DRYDOCK_RETURN_IF_ERROR(kernels::run_kernel(executor.row().kernel, call));
   return any_private_format ? write_back_plain_views(executor) : Status::ok();
 }
 

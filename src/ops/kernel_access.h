@@ -57,7 +57,7 @@ using Loader = const C* (*)(const char* from, int64_t stride_bytes, int64_t coun
 template <class C>
 using Storer = void (*)(char* to, int64_t stride_bytes, int64_t count, const C* values);
 
-/// Null for types that are not real elements.
+/// Never null: elements of a type without compute values load as 0, are not stored, and make run_kernel() fail.
 template <class C>
 Loader<C> loader_of(DataType type) noexcept;
 template <class C>
@@ -268,8 +268,8 @@ void map_loop(const void* op_pointer, C* results, const C* const* inputs, int64_
 }  // namespace detail
 
 /// out = op(inputs...) element by element; inputs are broadcast to out. `rounds[i]` is the type through which input i
-/// is rounded after loading, or kUndefined. False if a shape does not fit. `op` is called from many threads, in any
-/// order: it must be a function of its arguments alone.
+/// is rounded after loading, or kUndefined. False if a shape does not fit. `op` is called from many threads,
+/// in any order: it must be a function of its arguments alone.
 template <class C, size_t N, class Op>
 bool map_elements(const TensorView& out, const std::array<const TensorView*, N>& inputs,
                   const std::array<DataType, N>& rounds, const Op& op) {

@@ -142,7 +142,7 @@ bool copy_view(const TensorView& out, const TensorView& in) {
     return true;
   }
   if (is_complex_type(out.dtype) || is_complex_type(in.dtype)) {
-    if (storer_of<Complex>(out.dtype) == nullptr || loader_of<Complex>(in.dtype) == nullptr) return false;
+    if (!is_complex_or_real(out.dtype) || !is_complex_or_real(in.dtype)) return false;
     return map_elements<Complex, 1>(out, {&in}, {DataType::kUndefined}, [](Complex value) { return value; });
   }
   if (!is_real_element(out.dtype) || !is_real_element(in.dtype)) return false;

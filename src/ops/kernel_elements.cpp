@@ -1,13 +1,30 @@
 #include <algorithm>
+#include <atomic>
 
 #include "base/element_types.h"
 #include "base/instruction_set.h"
 #include "ops/kernel_access.h"
+#include "ops/run_kernel.h"
 
 // Conversion of runs of elements to compute values and back.
 
 namespace drydock::ops::kernels {
 namespace {
+
+// Counts conversions that were asked for elements without a compute type.
+std::atomic<uint64_t> unconverted{0};
+
+template <class C>
+const C* load_nothing(const char*, int64_t, int64_t count, C* buffer) {
+  if (count > 0) note_unconverted();
+  std::fill_n(buffer, count, C{});
+  return buffer;
+}
+
+template <class C>
+void store_nothing(char*, int64_t, int64_t count, const C*) {
+  if (count > 0) note_unconverted();
+}
 
 template <class C, class S>
 const C* load_elements(const char* from, int64_t stride_bytes, int64_t count, C* buffer) {
@@ -48,6 +65,24 @@ void store_elements(char* to, int64_t stride_bytes, int64_t count, const C* valu
 
 }  // namespace
 
+void note_unconverted() noexcept { unconverted.fetch_add(1, std::memory_order_relaxed); }
+
+Status run_kernel(Kernel kernel, KernelCall& call) {
+  const uint64_t before = unconverted.load(std::memory_order_relaxed);
+  DRYDOCK_RETURN_IF_ERROR(kernel(call));
+  if (unconverted.load(std::memory_order_relaxed) == before) return Status::ok();
+  // Another thread's call may have counted: only a call that has such elements can be meant.
+  const auto is_meant = [](const TensorView& view) { return view.defined && !is_real_element(view.dtype); };
+  for (int index = 0; index < call.operand_count() + call.output_count(); ++index) {
+    const bool is_operand = index < call.operand_count();
+    const TensorView& view = is_operand ? call.operand(index) : call.output(index - call.operand_count());
+    if (is_meant(view)) {
+      return not_computed(call, "elements of type " + std::string(name_of(view.dtype)) + " are not computed");
+    }
+  }
+  return Status::ok();
+}
+
 template <class C>
 Loader<C> loader_of(DataType type) noexcept {
   switch (type) {
@@ -64,7 +99,7 @@ Loader<C> loader_of(DataType type) noexcept {
     case DataType::kBFloat16: return load_elements<C, BFloat16>;
     case DataType::kFloat: return load_elements<C, float>;
     case DataType::kDouble: return load_elements<C, double>;
-    default: return nullptr;
+    default: return load_nothing<C>;
   }
 }
 
@@ -84,7 +119,7 @@ Storer<C> storer_of(DataType type) noexcept {
     case DataType::kBFloat16: return store_elements<C, BFloat16>;
     case DataType::kFloat: return store_elements<C, float>;
     case DataType::kDouble: return store_elements<C, double>;
-    default: return nullptr;
+    default: return store_nothing<C>;
   }
 }
 

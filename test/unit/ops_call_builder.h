@@ -13,6 +13,7 @@
 #include "base/element_types.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
+#include "ops/run_kernel.h"
 
 // Calls of kernels on host memory: tensors, scalars and attributes are added in the order of a signature.
 
@@ -181,7 +182,7 @@ class TestCall {
         if (part.direction != ArgDirection::kIn) builder.add_output(view, nullptr);
       }
     }
-    return kernel(call_);
+    return kernels::run_kernel(kernel, call_);
   }
 
   /// The shape that set_output_dims gave an output, and its values.

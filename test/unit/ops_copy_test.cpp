@@ -1,3 +1,5 @@
+#include <array>
+
 #include "ops/generated/kernels.h"
 #include "ops_call_builder.h"
 
@@ -21,14 +23,19 @@ TEST(Copy, ConvertsAndBroadcastsIntoStridedTensors) {
   EXPECT_EQ(source.values(), (Values{9, 9}));
 }
 
-TEST(Copy, ComplexMovesAsBytesButDoesNotConvert) {
+TEST(Copy, ComplexMovesAsBytesAndConvertsByItsRealPart) {
   HostTensor from(DataType::kComplex64, {2});
   HostTensor to(DataType::kComplex64, {2});
   std::memset(from.bytes(), 7, 16);
   ASSERT_TRUE(TestCall().out(to).in(from).run(copy).is_ok());
   EXPECT_EQ(std::memcmp(to.bytes(), from.bytes(), 16), 0);
+  const std::array<float, 4> numbers = {1.5F, 9.0F, -2.0F, 9.0F};
+  std::memcpy(from.bytes(), numbers.data(), 16);
   HostTensor real(DataType::kFloat, {2});
-  EXPECT_EQ(TestCall().out(real).in(from).run(copy).code(), kNotComputed);
+  ASSERT_TRUE(TestCall().out(real).in(from).run(copy).is_ok());
+  EXPECT_EQ(real.values(), (Values{1.5, -2}));
+  HostTensor packed(DataType::kInt4, {2});
+  EXPECT_EQ(TestCall().out(packed).in(from).run(copy).code(), kNotComputed);
 }
 
 TEST(Copy, ConcatenatesWithEmptyVectorsAndOtherTypes) {

@@ -58,7 +58,8 @@ constexpr auto kGeluErf = []<class C>(C x) -> C {
 };
 constexpr auto kGeluErfSlope = []<class C>(C x) -> C {
   constexpr C kDensity = C(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-  return C(0.5) * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2))) + x * kDensity * vector_math::exp(C(-0.5) * x * x);
+  return C(0.5) * (C(1) + vector_math::erf(x * C(std::numbers::sqrt2 / 2))) +
+         x * kDensity * vector_math::exp(C(-0.5) * x * x);
 };
 template <class C>
 C gelu_tangent(C x) {
@@ -210,8 +211,7 @@ Status clipped_swiglu(KernelCall& call) {
   if (!is_contiguous(x) || !is_contiguous(out)) return not_computed(call, "groups in a strided tensor");
   const int64_t rows = leading_dims(x.dims, x.dims.size() - axis).product();
   int64_t used = 0;
-  for_each_value<int64_t>(call.operand(1),
-                          [&](int64_t size) { used += std::clamp<int64_t>(size, 0, rows - used); });
+  for_each_value<int64_t>(call.operand(1), [&](int64_t size) { used += std::clamp<int64_t>(size, 0, rows - used); });
   const int64_t width = x.dims[axis];
   return work(contiguous_view(x.data, x.dtype, {used, width}), contiguous_view(out.data, out.dtype, {used, width / 2}),
               1);

@@ -7,8 +7,6 @@
 namespace drydock::ops::kernels {
 namespace {
 
-bool is_complex_or_real(DataType type) { return is_complex_type(type) || is_real_element(type); }
-
 template <class Op>
 Status unary(KernelCall& call, const Op& op) {
   return apply_complex<1>(call, op);

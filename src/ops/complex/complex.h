@@ -18,6 +18,8 @@ constexpr bool is_complex_type(DataType type) noexcept {
   return type == DataType::kComplex32 || type == DataType::kComplex64 || type == DataType::kComplex128;
 }
 
+inline bool is_complex_or_real(DataType type) noexcept { return is_complex_type(type) || is_real_element(type); }
+
 // Conversions of complex values take and give complex elements and real ones.
 template <>
 Loader<Complex> loader_of<Complex>(DataType type) noexcept;

@@ -2,6 +2,7 @@
 
 #include "base/element_types.h"
 #include "ops/complex/complex.h"
+#include "ops/run_kernel.h"
 
 // Conversion of runs of elements to complex fp64 and back.
 
@@ -60,6 +61,16 @@ struct Conversions {
   Storer<Complex> store;
 };
 
+const Complex* load_nothing(const char*, int64_t, int64_t count, Complex* buffer) {
+  if (count > 0) note_unconverted();
+  std::fill_n(buffer, count, Complex{});
+  return buffer;
+}
+
+void store_nothing(char*, int64_t, int64_t count, const Complex*) {
+  if (count > 0) note_unconverted();
+}
+
 template <DataType type>
 constexpr Conversions kReal = {load_real<type>, store_real<type>};
 
@@ -81,7 +92,7 @@ Conversions conversions_of(DataType type) {
     case DataType::kBFloat16: return kReal<DataType::kBFloat16>;
     case DataType::kFloat: return kReal<DataType::kFloat>;
     case DataType::kDouble: return kReal<DataType::kDouble>;
-    default: return {nullptr, nullptr};
+    default: return {load_nothing, store_nothing};
   }
 }
 

@@ -1,25 +1,17 @@
-#include <complex>
-#include <cstring>
 #include <type_traits>
 
+#include "ops/complex/complex.h"
 #include "ops/linalg/matrices.h"
 
 namespace drydock::ops::kernels {
 namespace {
 
-template <class Part>
-void cross_complex(const TensorView& out, const std::array<const TensorView*, 4>& factors) {
-  using Number = std::complex<Part>;
-  StridedWalk walk(out.dims);
-  walk.add(out);
-  for (const TensorView* factor : factors) walk.add(*factor);
-  walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
-    for (int64_t k = 0; k < count; ++k) {
-      Number value[4];
-      for (size_t i = 0; i < 4; ++i) std::memcpy(&value[i], pointers[i + 1] + k * strides[i + 1], sizeof(Number));
-      const Number result = value[0] * value[1] - value[2] * value[3];
-      std::memcpy(pointers[0] + k * strides[0], &result, sizeof(Number));
-    }
+template <class C>
+void cross_element(const TensorView& out, const std::array<const TensorView*, 4>& factors) {
+  using Wrapping = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
+  constexpr DataType kAsItIs = DataType::kUndefined;
+  map_elements<C, 4>(out, factors, {kAsItIs, kAsItIs, kAsItIs, kAsItIs}, [](C first, C second, C third, C fourth) {
+    return static_cast<C>(Wrapping(first) * Wrapping(second) - Wrapping(third) * Wrapping(fourth));
   });
 }
 
@@ -41,10 +33,6 @@ Status linalg_cross(KernelCall& call) {
   if (out.dims.empty() || out.dims[axis] != 3) {
     return invalid(call, "dimension " + std::to_string(axis) + " of " + text_of(out.dims) + " must have 3 elements");
   }
-  const bool complex = is_complex_element(out.dtype);
-  if (complex && (sides[0].dtype != out.dtype || sides[1].dtype != out.dtype)) {
-    return not_computed(call, "complex and other elements are mixed");
-  }
   for (int64_t i = 0; i < 3; ++i) {
     const int64_t j = (i + 1) % 3;
     const int64_t k = (i + 2) % 3;
@@ -53,19 +41,13 @@ Status linalg_cross(KernelCall& call) {
     const TensorView a_k = select(sides[0], axis, k);
     const TensorView b_j = select(sides[1], axis, j);
     const TensorView b_k = select(sides[1], axis, k);
-    if (complex) {
-      const std::array<const TensorView*, 4> factors = {&a_j, &b_k, &a_k, &b_j};
-      out.dtype == DataType::kComplex64 ? cross_complex<float>(place, factors) : cross_complex<double>(place, factors);
+    const std::array<const TensorView*, 4> factors = {&a_j, &b_k, &a_k, &b_j};
+    if (has_complex(call)) {
+      cross_element<Complex>(place, factors);
       continue;
     }
     DRYDOCK_RETURN_IF_ERROR(with_compute_type(compute_type_of(out.dtype), [&]<class C>() {
-      using Wrapping = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
-      constexpr DataType kAsItIs = DataType::kUndefined;
-      map_elements<C, 4>(
-          place, {&a_j, &b_k, &a_k, &b_j}, {kAsItIs, kAsItIs, kAsItIs, kAsItIs},
-          [](C first, C second, C third, C fourth) {
-            return static_cast<C>(Wrapping(first) * Wrapping(second) - Wrapping(third) * Wrapping(fourth));
-          });
+      cross_element<C>(place, factors);
       return Status::ok();
     }));
   }

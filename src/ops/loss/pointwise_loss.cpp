@@ -143,10 +143,10 @@ Status binary_cross_entropy(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(reduction_of(call, call.integer(0), &reduction));
   const OrOne weight(call, 2);
   if (!weight.is_real()) return not_computed(call, "the weight is not real");
-  return reduced_loss<3>(call, reduction, {&call.operand(0), &call.operand(1), weight.view()},
-                         []<class C>(C x, C t, C w) -> C {
-                           return ((t - C(1)) * bounded_log(vector_math::log1p(-x)) - t * bounded_log(vector_math::log(x))) * w;
-                         });
+  return reduced_loss<3>(
+      call, reduction, {&call.operand(0), &call.operand(1), weight.view()}, []<class C>(C x, C t, C w) -> C {
+        return ((t - C(1)) * bounded_log(vector_math::log1p(-x)) - t * bounded_log(vector_math::log(x))) * w;
+      });
 }
 Status binary_cross_entropy_backward(KernelCall& call) {
   Reduction reduction{};

@@ -117,7 +117,7 @@ Status moe_token_unpermute_grad(KernelCall& call) {
       (!read_floats(call.operand(3), &probs) || call.operand(3).numel() != static_cast<int64_t>(rows.size()))) {
     return invalid(call, "probs must have one element for each index");
   }
-  if (weighs && (!is_present(tokens) || !call.output(1).defined)) {
+  if (weighs && (!is_present(tokens) || !call.output(1).defined || !is_real_element(call.output(1).dtype))) {
     return invalid(call, "probs need permutedTokens and a place for their gradient");
   }
   if (weighs) DRYDOCK_RETURN_IF_ERROR(expect_same_rows(call, tokens, grad));
