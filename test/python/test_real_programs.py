@@ -46,6 +46,39 @@ def assert_close(npu: list[float], cpu: list[float], share: float = 0, differenc
         assert math.isfinite(found) and abs(found - expected) <= allowed, f"{index}: NPU {found}, CPU {expected}"
 
 
+@pytest.mark.parametrize(("dtype", "share"), [("fp32", 0.01), ("bf16", 0.05)])
+def test_a_gpt_learns_text(compute: Callable[..., Outcome], dtype: str, share: float) -> None:
+    losses = json.loads(compute("real_gpt", dtype).printed)
+    assert len(losses["cpu"]) == 200
+    assert losses["cpu"][-1] < losses["cpu"][0] / 3
+    assert_close(losses["npu"], losses["cpu"], share)
+
+
+def test_resnet_and_vit_are_trained(compute: Callable[..., Outcome]) -> None:
+    outcome = compute("real_vision")
+    results = json.loads(outcome.printed)
+    assert {"aclnnConvolution", "aclnnConvolutionBackward", "aclnnBatchNorm"} <= outcome.operators
+    resnet = results["resnet"]["cpu"]["losses"]
+    assert resnet[-1] < resnet[0] / 2  # the ViT needs more steps than that to learn
+    for model in ("resnet", "vit"):
+        cpu, npu = results[model]["cpu"], results[model]["npu"]
+        assert len(cpu["losses"]) == 50
+        assert_close(npu["losses"], cpu["losses"], share=0.01)
+        assert_close(npu["scores"], cpu["scores"], difference=0.02 * max(map(abs, cpu["scores"])))
+
+
+def test_greedy_tokens_by_every_way_of_attention(compute: Callable[..., Outcome]) -> None:
+    outcome = compute("real_generation")
+    results = json.loads(outcome.printed)
+    assert {"aclnnFlashAttentionScore", "aclnnSoftmax"} <= outcome.operators  # fused, and eager
+    cpu = results.pop("cpu")
+    assert len(cpu["tokens"]) == 3 and len(set(cpu["tokens"][0])) > 10
+    assert list(results) == ["npu eager", "npu sdpa", "npu npu_fused", "npu sdpa without cache"]
+    for way, npu in results.items():
+        assert npu["tokens"] == cpu["tokens"], way
+        assert_close(npu["scores"], cpu["scores"], difference=1e-4)
+
+
 def test_dpo_has_the_same_rewards(compute: Callable[..., Outcome]) -> None:
     logged = json.loads(compute("real_dpo").printed)
     assert len(logged["cpu"]) == 8
