@@ -72,13 +72,14 @@ class Pool {
     inside_a_range = outer;
   }
 
- private:
-  Pool() {
-    // A forked child has none of the threads and may find any lock held: it begins with a new pool's state.
+  // A forked child has none of the threads and may find any lock held: it begins with a new pool's state. Registered
+  // at load: a fork that has begun does not meet handlers that another thread registers meanwhile.
+  [[gnu::constructor]] static void watch_forks() noexcept {
     pthread_atfork([] { instance().turn_.lock(); }, [] { instance().turn_.unlock(); },
                    [] { instance().begin_again(); });
   }
 
+ private:
   void begin_again() noexcept {
     new (&mutex_) std::mutex;
     new (&turn_) std::mutex;

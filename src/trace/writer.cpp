@@ -76,9 +76,8 @@ Writer::State Writer::open() noexcept {
   std::lock_guard lock(mutex_);
   State state = state_.load(std::memory_order_relaxed);
   if (state != State::kUnopened) return state;
-  if (!handlers_registered_) {
-    handlers_registered_ = true;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (!closes_at_exit_) {
+    closes_at_exit_ = true;
     std::atexit([] { the_writer.close(); });
   }
   const char* record = std::getenv("DRYDOCK_RECORD");
@@ -343,6 +342,12 @@ uint32_t Writer::thread_index() noexcept {
   thread_local uint64_t numbered = 0;  // generation << 32 | index
   if (numbered >> 32 != generation_) numbered = static_cast<uint64_t>(generation_) << 32 | threads_++;
   return static_cast<uint32_t>(numbered);
+}
+
+// At load, before any thread can hold the mutex: a fork that has begun does not meet handlers that another thread
+// registers meanwhile, and its child would find the mutex held for good.
+void Writer::watch_forks() noexcept {
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 void Writer::before_fork() noexcept { the_writer.mutex_.lock(); }

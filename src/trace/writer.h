@@ -96,6 +96,7 @@ class Writer {
   uint64_t identity_of(uint64_t address) noexcept;
   uint32_t thread_index() noexcept;
 
+  [[gnu::constructor]] static void watch_forks() noexcept;
   static void before_fork() noexcept;
   static void after_fork_in_parent() noexcept;
   static void after_fork_in_child() noexcept;
@@ -104,7 +105,7 @@ class Writer {
   std::mutex mutex_;
   // All below is guarded by mutex_, except lookups in the tables.
   TraceFile file_;
-  bool handlers_registered_ = false;
+  bool closes_at_exit_ = false;
   bool full_ = false;
   uint64_t last_ns_ = 0;
   uint32_t last_thread_ = 0;
