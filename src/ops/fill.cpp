@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/data_type.h"
+#include "ops/complex/complex.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
 
@@ -43,7 +44,7 @@ void generate(const TensorView& out, Value&& value) {
 }
 
 Status keep_triangle(KernelCall& call, bool upper) {
-  DRYDOCK_RETURN_IF_ERROR(expect(call, 1, 1));
+  DRYDOCK_RETURN_IF_ERROR(expect_complex(call, 1, 1));
   const TensorView& self = call.operand(0);
   const TensorView& out = call.output(0);
   const int rank = self.dims.size();

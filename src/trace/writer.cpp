@@ -346,9 +346,7 @@ uint32_t Writer::thread_index() noexcept {
 
 // At load, before any thread can hold the mutex: a fork that has begun does not meet handlers that another thread
 // registers meanwhile, and its child would find the mutex held for good.
-void Writer::watch_forks() noexcept {
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
+void Writer::watch_forks() noexcept { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
 
 void Writer::before_fork() noexcept { the_writer.mutex_.lock(); }
 

@@ -18,7 +18,25 @@ def z() -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "name", ["neg", "exp", "sqrt", "sin", "cos", "abs", "reciprocal", "log", "tan", "sinh", "angle"]
+    "name",
+    [
+        "neg",
+        "exp",
+        "sqrt",
+        "sin",
+        "cos",
+        "abs",
+        "reciprocal",
+        "log",
+        "tan",
+        "sinh",
+        "angle",
+        "asinh",
+        "acosh",
+        "atanh",
+        "triu",
+        "tril",
+    ],
 )
 def test_functions_of_one_number(check, z, name):
     check(getattr(torch, name), z[1:])
@@ -48,3 +66,15 @@ def test_parts(check):
     check(torch.complex, real, imaginary)
     check(torch.polar, real.abs(), imaginary)
     check(lambda x: x.to(torch.complex64), real)
+
+
+@pytest.mark.parametrize(("n_fft", "hop", "win"), [(16, 4, 16), (12, 5, 10)])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_short_time_fourier_transform(check, n_fft, hop, win, normalized):
+    signal, window = torch.randn(2, 60), torch.hann_window(win)
+
+    def spectra(x: torch.Tensor, w: torch.Tensor, **options) -> torch.Tensor:
+        return torch.stft(x, n_fft, hop, win, w, center=False, normalized=normalized, return_complex=True, **options)
+
+    check(spectra, signal, window)
+    check(lambda x, w: torch.view_as_real(spectra(x, w, onesided=False)), signal[0], window)

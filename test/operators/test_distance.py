@@ -30,8 +30,10 @@ def test_distances_of_nothing(check):
     check(torch.cdist, rows(4, 0), rows(6, 0))
 
 
-def test_gradient_of_distances(check):
-    check(torch.cdist, rows(4, 5).requires_grad_(), rows(6, 5, seed=1).requires_grad_(), p=3.0, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, float("inf")])
+def test_gradient_of_distances(check, p):
+    check(torch.cdist, rows(4, 5).requires_grad_(), rows(6, 5, seed=1).requires_grad_(), p=p, rtol=1e-4, atol=1e-5)
+    check(torch.cdist, rows(1, 4, 5).requires_grad_(), rows(3, 6, 5, seed=1), p=p, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])

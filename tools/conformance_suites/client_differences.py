@@ -7,6 +7,9 @@ test/conformance/opinfo_client.csv: an entry (or * for all), what is different, 
     narrow           results of float64 or complex128 come as float32 or complex64, and are compared as such
     wide             results of float16 or bfloat16 come as float32, and are compared as such
     empty            shapes of results without elements are not compared
+    real             results come as complex numbers where the CPU gives real ones; their real parts are compared
+    uncompared       nothing is compared: the arguments mean something else to torch_npu
+    complex-gradients  gradients of complex dtypes are not compared
     within REL ABS   values agree within this relative and absolute tolerance
     within16 REL ABS the same, for 16-bit dtypes only
 
@@ -25,6 +28,18 @@ import torch
 from conformance_suites import opinfo_values
 
 PATH = Path(__file__).resolve().parents[2] / "test" / "conformance" / "opinfo_client.csv"
+_ARGUMENTS = {
+    "result": 1,
+    "gradient": 1,
+    "narrow": 0,
+    "wide": 0,
+    "empty": 0,
+    "real": 0,
+    "uncompared": 0,
+    "complex-gradients": 0,
+    "within": 2,
+    "within16": 2,
+}
 _NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
@@ -47,10 +62,7 @@ def read(path: Path = PATH) -> Table:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             what, *arguments = row["what"].split()
-            count = {"result": 1, "gradient": 1, "narrow": 0, "wide": 0, "empty": 0, "within": 2, "within16": 2}.get(
-                what
-            )
-            if count != len(arguments) or not row["reason"]:
+            if _ARGUMENTS.get(what) != len(arguments) or not row["reason"]:
                 raise ValueError(f"{path}: the row of {row['entry']} makes no sense: {row}")
             found.setdefault(row["entry"], []).append(Difference(what, tuple(map(float, arguments)), row["reason"]))
     return found
@@ -58,6 +70,11 @@ def read(path: Path = PATH) -> Table:
 
 def applied(difference: Difference, phase: str, got: Any, expected: Any) -> tuple[Any, Any]:
     """Both sides of a comparison without the difference; the same objects if it does not show here."""
+    if difference.what == "uncompared":
+        return [], []
+    if difference.what == "complex-gradients":
+        is_complex = any(tensor.is_complex() for tensor in opinfo_values.tensors_of(expected))
+        return ([], []) if phase and is_complex else (got, expected)
     if difference.what == ("gradient" if phase else "result"):
         return _without(int(difference.arguments[0]), got, expected)
     if difference.what in _CHANGES:
@@ -94,7 +111,11 @@ def _emptied(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torc
     return None
 
 
-_CHANGES = {"narrow": _narrowed, "wide": _widened, "empty": _emptied}
+def _realised(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    return (one.real, other) if one.is_complex() and not other.is_complex() else None
+
+
+_CHANGES = {"real": _realised, "narrow": _narrowed, "wide": _widened, "empty": _emptied}
 
 
 def tolerance(difference: Difference, dtype: torch.dtype) -> tuple[float, ...] | None:

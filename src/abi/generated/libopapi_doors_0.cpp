@@ -12,113 +12,124 @@ using drydock::ops::Arg;
 
 extern "C" {
 
+DRYDOCK_API int32_t aclStftGetWorkspaceSize(const void* self, const void* windowOptional, void* out, int64_t nFft,
+    int64_t hopLength, int64_t winLength, bool normalized, bool onesided, bool returnComplex, uint64_t* workspaceSize,
+    void** executor) {
+  Arg args[] = {pack_tensor(self), pack_tensor(windowOptional), pack_tensor(out), pack_int(nFft), pack_int(hopLength),
+      pack_int(winLength), pack_bool(normalized), pack_bool(onesided), pack_bool(returnComplex)};
+  return drydock::ops::phase1(0, args, 9, workspaceSize, executor);
+}
+DRYDOCK_API int32_t aclStft(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
+  return drydock::ops::phase2(0, workspace, workspaceSize, executor, stream);
+}
+
 DRYDOCK_API int32_t aclnnAbsGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(0, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(1, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAbs(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(0, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(1, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAcosGetWorkspaceSize(const void* input, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(out)};
-  return drydock::ops::phase1(1, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(2, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAcos(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(1, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(2, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAcoshGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(2, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(3, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAcosh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(2, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(3, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool2dGetWorkspaceSize(const void* self, const void* outputSize, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(3, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(4, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(3, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(4, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(4, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(5, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(4, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(5, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool3dGetWorkspaceSize(const void* self, const void* outputSize, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(5, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(6, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(5, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(6, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(6, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(7, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveAvgPool3dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(6, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(7, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool2dGetWorkspaceSize(const void* self, const void* outputSize, void* outputOut,
     void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_tensor(outputOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(7, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(8, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(7, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(8, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* indices, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(indices), pack_tensor(gradInput)};
-  return drydock::ops::phase1(8, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(9, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(8, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(9, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool3dGetWorkspaceSize(const void* self, const void* outputSize, void* outputOut,
     void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_tensor(outputOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(9, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(10, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(9, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(10, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* indices, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(indices), pack_tensor(gradInput)};
-  return drydock::ops::phase1(10, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(11, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdaptiveMaxPool3dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(10, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(11, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddGetWorkspaceSize(const void* self, const void* other, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(11, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(12, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(11, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(12, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddLayerNormGetWorkspaceSize(const void* x1, const void* x2, const void* gamma,
@@ -127,10 +138,10 @@ DRYDOCK_API int32_t aclnnAddLayerNormGetWorkspaceSize(const void* x1, const void
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(gamma), pack_tensor(beta), pack_tensor(biasOptional),
       pack_double(epsilon), pack_bool(additionalOutput), pack_tensor(yOut), pack_tensor(meanOut),
       pack_tensor(rstdOut), pack_tensor(xOut)};
-  return drydock::ops::phase1(12, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(13, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddLayerNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(12, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(13, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddLayerNormGradGetWorkspaceSize(const void* dy, const void* x1, const void* x2,
@@ -138,10 +149,10 @@ DRYDOCK_API int32_t aclnnAddLayerNormGradGetWorkspaceSize(const void* dy, const 
     const void* dgammaOut, const void* dbetaOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(dy), pack_tensor(x1), pack_tensor(x2), pack_tensor(rstd), pack_tensor(mean),
       pack_tensor(gamma), pack_tensor(dsumOptional), pack_tensor(dxOut), pack_tensor(dgammaOut), pack_tensor(dbetaOut)};
-  return drydock::ops::phase1(13, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(14, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddLayerNormGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(13, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(14, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddLoraGetWorkspaceSize(const void* y, const void* x, const void* weightB,
@@ -150,29 +161,29 @@ DRYDOCK_API int32_t aclnnAddLoraGetWorkspaceSize(const void* y, const void* x, c
   Arg args[] = {pack_tensor(y), pack_tensor(x), pack_tensor(weightB), pack_tensor(indices),
       pack_tensor(weightAOptional), pack_int(layerIdx), pack_double(scale), pack_int(yOffset), pack_int(ySliceSize),
       pack_tensor(out)};
-  return drydock::ops::phase1(14, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(15, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddLora(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(14, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(15, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddReluGetWorkspaceSize(const void* self, const void* other, void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(15, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(16, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddRelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(15, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(16, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddRmsNormGetWorkspaceSize(const void* x1, const void* x2, const void* gamma, double epsilon,
     void* yOut, void* rstdOut, void* xOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(gamma), pack_double(epsilon), pack_tensor(yOut),
       pack_tensor(rstdOut), pack_tensor(xOut)};
-  return drydock::ops::phase1(16, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(17, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddRmsNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(16, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(17, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddRmsNormCastGetWorkspaceSize(const void* x1, const void* x2, const void* gamma,
@@ -180,10 +191,10 @@ DRYDOCK_API int32_t aclnnAddRmsNormCastGetWorkspaceSize(const void* x1, const vo
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(gamma), pack_double(epsilon), pack_tensor(y1Out),
       pack_tensor(y2Out), pack_tensor(rstdOut), pack_tensor(xOut)};
-  return drydock::ops::phase1(17, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(18, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddRmsNormCast(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(17, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(18, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(const void* x1, const void* x2, const void* gamma,
@@ -192,11 +203,11 @@ DRYDOCK_API int32_t aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(const void* x1
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(gamma), pack_tensor(beta), pack_double(epsilon),
       pack_int(scaleAlg), pack_text(roundMode), pack_int(dstType), pack_bool(outputRstd), pack_tensor(yOut),
       pack_tensor(xOut), pack_tensor(mxscaleOut), pack_tensor(rstdOut)};
-  return drydock::ops::phase1(18, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(19, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddRmsNormDynamicMxQuant(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(18, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(19, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(const void* x1, const void* x2, const void* gamma,
@@ -206,11 +217,11 @@ DRYDOCK_API int32_t aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(const void* x1
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(gamma), pack_tensor(smoothScale1Optional),
       pack_tensor(smoothScale2Optional), pack_tensor(betaOptional), pack_double(epsilon), pack_bools(outputMask),
       pack_tensor(y1Out), pack_tensor(y2Out), pack_tensor(xOut), pack_tensor(scale1Out), pack_tensor(scale2Out)};
-  return drydock::ops::phase1(19, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(20, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddRmsNormDynamicQuantV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(19, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(20, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddRmsNormQuantGetWorkspaceSize(const void* x1, const void* x2, const void* gamma,
@@ -221,10 +232,10 @@ DRYDOCK_API int32_t aclnnAddRmsNormQuantGetWorkspaceSize(const void* x1, const v
       pack_tensor(scales2Optional), pack_tensor(zeroPoints1Optional), pack_tensor(zeroPoints2Optional),
       pack_int(axis), pack_double(epsilon), pack_bool(divMode), pack_tensor(y1Out), pack_tensor(y2Out),
       pack_tensor(xOut)};
-  return drydock::ops::phase1(20, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(21, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddRmsNormQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(20, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(21, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddRmsNormQuantV2GetWorkspaceSize(const void* x1, const void* x2, const void* gamma,
@@ -235,96 +246,96 @@ DRYDOCK_API int32_t aclnnAddRmsNormQuantV2GetWorkspaceSize(const void* x1, const
       pack_tensor(scales2Optional), pack_tensor(zeroPoints1Optional), pack_tensor(zeroPoints2Optional),
       pack_tensor(betaOptional), pack_int(axis), pack_double(epsilon), pack_bool(divMode), pack_tensor(y1Out),
       pack_tensor(y2Out), pack_tensor(xOut), pack_tensor(rmsNormOut)};
-  return drydock::ops::phase1(21, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(22, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddRmsNormQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(21, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(22, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddV3GetWorkspaceSize(const void* self, const void* other, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(self), pack_tensor(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(22, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(23, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(22, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(23, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddbmmGetWorkspaceSize(const void* self, const void* batch1, const void* batch2,
     const void* beta, const void* alpha, void* out, int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(batch1), pack_tensor(batch2), pack_scalar(beta), pack_scalar(alpha),
       pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(23, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(24, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddbmm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(23, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(24, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddcdivGetWorkspaceSize(const void* self, const void* tensor1, const void* tensor2,
     const void* value, const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(tensor1), pack_tensor(tensor2), pack_scalar(value), pack_tensor(out)};
-  return drydock::ops::phase1(24, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(25, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddcdiv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(24, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(25, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddcmulGetWorkspaceSize(const void* self, const void* tensor1, const void* tensor2,
     const void* value, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(tensor1), pack_tensor(tensor2), pack_scalar(value), pack_tensor(out)};
-  return drydock::ops::phase1(25, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(26, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddcmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(25, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(26, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddmmGetWorkspaceSize(const void* self, const void* mat1, const void* mat2, const void* beta,
     const void* alpha, void* out, int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat1), pack_tensor(mat2), pack_scalar(beta), pack_scalar(alpha),
       pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(26, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(27, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddmm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(26, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(27, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddmmWeightNzGetWorkspaceSize(const void* self, const void* mat1, const void* mat2,
     const void* beta, const void* alpha, void* out, int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat1), pack_tensor(mat2), pack_scalar(beta), pack_scalar(alpha),
       pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(27, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(28, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddmmWeightNz(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(27, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(28, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddmvGetWorkspaceSize(const void* self, const void* mat, const void* vec, const void* alpha,
     const void* beta, void* out, int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat), pack_tensor(vec), pack_scalar(alpha), pack_scalar(beta),
       pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(28, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(29, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddmv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(28, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(29, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddrGetWorkspaceSize(const void* self, const void* vec1, const void* vec2,
     const void* betaOptional, const void* alphaOptional, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(vec1), pack_tensor(vec2), pack_scalar(betaOptional),
       pack_scalar(alphaOptional), pack_tensor(out)};
-  return drydock::ops::phase1(29, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(30, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAddr(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(29, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(30, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAddsGetWorkspaceSize(const void* self, const void* other, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(30, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(31, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdds(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(30, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(31, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdvanceStepGetWorkspaceSize(const void* inputTokens, const void* sampledTokenIds,
@@ -333,10 +344,10 @@ DRYDOCK_API int32_t aclnnAdvanceStepGetWorkspaceSize(const void* inputTokens, co
   Arg args[] = {pack_tensor(inputTokens), pack_tensor(sampledTokenIds), pack_tensor(inputPositions),
       pack_tensor(seqLens), pack_tensor(slotMapping), pack_tensor(blockTables), pack_int(numSeqs),
       pack_int(numQueries), pack_int(blockSize)};
-  return drydock::ops::phase1(31, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(32, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdvanceStep(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(31, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(32, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAdvanceStepV2GetWorkspaceSize(const void* inputTokens, const void* sampledTokenIds,
@@ -346,28 +357,28 @@ DRYDOCK_API int32_t aclnnAdvanceStepV2GetWorkspaceSize(const void* inputTokens, 
   Arg args[] = {pack_tensor(inputTokens), pack_tensor(sampledTokenIds), pack_tensor(inputPositions),
       pack_tensor(seqLens), pack_tensor(slotMapping), pack_tensor(blockTables), pack_tensor(specToken),
       pack_tensor(acceptedNum), pack_int(numSeqs), pack_int(numQueries), pack_int(blockSize)};
-  return drydock::ops::phase1(32, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(33, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAdvanceStepV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(32, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(33, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAffineGridGetWorkspaceSize(const void* theta, const void* size, bool alignCorners, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(theta), pack_ints(size), pack_bool(alignCorners), pack_tensor(out)};
-  return drydock::ops::phase1(33, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(34, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAffineGrid(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(33, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(34, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAllGetWorkspaceSize(const void* self, const void* dim, bool keepdim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepdim), pack_tensor(out)};
-  return drydock::ops::phase1(34, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(35, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAll(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(34, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(35, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAllGatherMatmulGetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -375,10 +386,10 @@ DRYDOCK_API int32_t aclnnAllGatherMatmulGetWorkspaceSize(const void* x1, const v
     const void* gatherOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_text(group), pack_int(gatherIndex),
       pack_int(commTurn), pack_int(streamMode), pack_tensor(output), pack_tensor(gatherOut)};
-  return drydock::ops::phase1(35, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(36, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAllGatherMatmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(35, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(36, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAllGatherMatmulV2GetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -389,10 +400,10 @@ DRYDOCK_API int32_t aclnnAllGatherMatmulV2GetWorkspaceSize(const void* x1, const
       pack_tensor(quantScale), pack_int(blockSize), pack_text(group), pack_int(gatherIndex), pack_int(commTurn),
       pack_int(streamMode), pack_int(groupSize), pack_text(commMode), pack_tensor(output), pack_tensor(gatherOut),
       pack_tensor(amaxOut)};
-  return drydock::ops::phase1(36, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(37, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAllGatherMatmulV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(36, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(37, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllMatmulGetWorkspaceSize(const void* x1, const void* x2, const void* biasOptional,
@@ -401,10 +412,10 @@ DRYDOCK_API int32_t aclnnAlltoAllMatmulGetWorkspaceSize(const void* x1, const vo
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(biasOptional), pack_ints(alltoAllAxesOptional),
       pack_text(group), pack_bool(transposeX1), pack_bool(transposeX2), pack_tensor(output),
       pack_tensor(alltoAllOutOptional)};
-  return drydock::ops::phase1(37, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(38, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllMatmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(37, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(38, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllMatmulV2GetWorkspaceSize(const void* x1, const void* x2, const void* biasOptional,
@@ -413,10 +424,10 @@ DRYDOCK_API int32_t aclnnAlltoAllMatmulV2GetWorkspaceSize(const void* x1, const 
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(biasOptional), pack_ints(alltoAllAxesOptional),
       pack_text(group), pack_text(commMode), pack_bool(transposeX1), pack_bool(transposeX2), pack_tensor(output),
       pack_tensor(alltoAllOutOptional)};
-  return drydock::ops::phase1(38, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(39, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllMatmulV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(38, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(39, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllQuantMatmulGetWorkspaceSize(const void* x1, const void* x2, const void* biasOptional,
@@ -431,10 +442,10 @@ DRYDOCK_API int32_t aclnnAlltoAllQuantMatmulGetWorkspaceSize(const void* x1, con
       pack_int(x2QuantMode), pack_int(commQuantMode), pack_int(commQuantDtype), pack_int(x1QuantDtype),
       pack_int(groupSize), pack_bool(transposeX1), pack_bool(transposeX2), pack_tensor(output),
       pack_tensor(alltoAllOutOptional)};
-  return drydock::ops::phase1(39, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(40, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllQuantMatmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(39, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(40, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllQuantMatmulV2GetWorkspaceSize(const void* x1, const void* x2,
@@ -449,10 +460,10 @@ DRYDOCK_API int32_t aclnnAlltoAllQuantMatmulV2GetWorkspaceSize(const void* x1, c
       pack_int(x1QuantMode), pack_int(x2QuantMode), pack_int(commQuantMode), pack_int(commQuantDtype),
       pack_int(x1QuantDtype), pack_int(groupSize), pack_bool(transposeX1), pack_bool(transposeX2),
       pack_tensor(output), pack_tensor(alltoAllOutOptional)};
-  return drydock::ops::phase1(40, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(41, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllQuantMatmulV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(40, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(41, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -465,10 +476,10 @@ DRYDOCK_API int32_t aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(const void* gmmX
       pack_text(group), pack_int(epWorldSize), pack_ints(sendCounts), pack_ints(recvCounts),
       pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_bool(permuteOutFlag), pack_tensor(gmmY),
       pack_tensor(mmYOptional), pack_tensor(permuteOutOptional)};
-  return drydock::ops::phase1(41, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(42, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllvGroupedMatMul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(41, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(42, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -481,11 +492,11 @@ DRYDOCK_API int32_t aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(const void* gm
       pack_text(group), pack_text(commMode), pack_int(epWorldSize), pack_ints(sendCounts), pack_ints(recvCounts),
       pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_bool(permuteOutFlag), pack_tensor(gmmY),
       pack_tensor(mmYOptional), pack_tensor(permuteOutOptional)};
-  return drydock::ops::phase1(42, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(43, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllvGroupedMatMulV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(42, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(43, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllvQuantGroupedMatMulGetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -503,11 +514,11 @@ DRYDOCK_API int32_t aclnnAlltoAllvQuantGroupedMatMulGetWorkspaceSize(const void*
       pack_text(group), pack_int(epWorldSize), pack_ints(sendCounts), pack_ints(recvCounts),
       pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_int(groupSize), pack_bool(permuteOutFlag),
       pack_tensor(gmmY), pack_tensor(mmYOptional), pack_tensor(permuteOutOptional)};
-  return drydock::ops::phase1(43, args, 25, workspaceSize, executor);
+  return drydock::ops::phase1(44, args, 25, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllvQuantGroupedMatMul(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(43, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(44, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAlltoAllvQuantGroupedMatMulV2GetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -525,56 +536,56 @@ DRYDOCK_API int32_t aclnnAlltoAllvQuantGroupedMatMulV2GetWorkspaceSize(const voi
       pack_text(group), pack_text(commMode), pack_int(epWorldSize), pack_ints(sendCounts), pack_ints(recvCounts),
       pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_int(groupSize), pack_bool(permuteOutFlag),
       pack_tensor(gmmY), pack_tensor(mmYOptional), pack_tensor(permuteOutOptional)};
-  return drydock::ops::phase1(44, args, 26, workspaceSize, executor);
+  return drydock::ops::phase1(45, args, 26, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAlltoAllvQuantGroupedMatMulV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(44, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(45, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAmaxGetWorkspaceSize(const void* self, const void* dim, bool keepDim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepDim), pack_tensor(out)};
-  return drydock::ops::phase1(45, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(46, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAmax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(45, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(46, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAminGetWorkspaceSize(const void* self, const void* dim, bool keepDim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepDim), pack_tensor(out)};
-  return drydock::ops::phase1(46, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(47, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAmin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(46, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(47, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAminmaxGetWorkspaceSize(const void* self, const void* dim, bool keepDim, void* minOut,
     void* maxOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepDim), pack_tensor(minOut), pack_tensor(maxOut)};
-  return drydock::ops::phase1(47, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(48, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAminmax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(47, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(48, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAminmaxAllGetWorkspaceSize(const void* self, void* minOut, void* maxOut,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(minOut), pack_tensor(maxOut)};
-  return drydock::ops::phase1(48, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(49, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAminmaxAll(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(48, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(49, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAminmaxDimGetWorkspaceSize(const void* self, int64_t dim, bool keepDim, void* minOut,
     void* maxOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepDim), pack_tensor(minOut), pack_tensor(maxOut)};
-  return drydock::ops::phase1(49, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(50, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAminmaxDim(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(49, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(50, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAmpUpdateScaleGetWorkspaceSize(const void* currentScale, const void* growthTracker,
@@ -583,37 +594,37 @@ DRYDOCK_API int32_t aclnnAmpUpdateScaleGetWorkspaceSize(const void* currentScale
   Arg args[] = {pack_tensor(currentScale), pack_tensor(growthTracker), pack_tensor(foundInf),
       pack_double(growthFactor), pack_double(backoffFactor), pack_int(growthInterval), pack_tensor(updatedScale),
       pack_tensor(updatedGrowthTracker)};
-  return drydock::ops::phase1(50, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(51, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAmpUpdateScale(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(50, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(51, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAngleV2GetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(out)};
-  return drydock::ops::phase1(51, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(52, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAngleV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(51, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(52, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAntiMxQuantGetWorkspaceSize(const void* x, const void* mxscale, int64_t axis,
     int64_t dstType, const void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(mxscale), pack_int(axis), pack_int(dstType), pack_tensor(y)};
-  return drydock::ops::phase1(52, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(53, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAntiMxQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(52, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(53, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAnyGetWorkspaceSize(const void* self, const void* dim, bool keepdim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepdim), pack_tensor(out)};
-  return drydock::ops::phase1(53, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(54, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAny(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(53, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(54, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnApplyAdamGetWorkspaceSize(void* varRef, const void* m, const void* v, const void* beta1Power,
@@ -622,10 +633,10 @@ DRYDOCK_API int32_t aclnnApplyAdamGetWorkspaceSize(void* varRef, const void* m, 
   Arg args[] = {pack_tensor(varRef), pack_tensor(m), pack_tensor(v), pack_tensor(beta1Power), pack_tensor(beta2Power),
       pack_tensor(lr), pack_tensor(beta1), pack_tensor(beta2), pack_tensor(epsilon), pack_tensor(grad),
       pack_bool(useLocking), pack_bool(useNesterov)};
-  return drydock::ops::phase1(54, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(55, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnApplyAdam(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(54, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(55, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnApplyAdamWGetWorkspaceSize(void* varRef, void* mRef, void* vRef, const void* beta1Power,
@@ -635,10 +646,10 @@ DRYDOCK_API int32_t aclnnApplyAdamWGetWorkspaceSize(void* varRef, void* mRef, vo
   Arg args[] = {pack_tensor(varRef), pack_tensor(mRef), pack_tensor(vRef), pack_tensor(beta1Power),
       pack_tensor(beta2Power), pack_tensor(lr), pack_tensor(weightDecay), pack_tensor(beta1), pack_tensor(beta2),
       pack_tensor(eps), pack_tensor(grad), pack_tensor(maxGradNormOptional), pack_bool(amsgrad), pack_bool(maximize)};
-  return drydock::ops::phase1(55, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(56, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnApplyAdamW(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(55, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(56, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnApplyAdamWV2GetWorkspaceSize(void* varRef, void* mRef, void* vRef,
@@ -647,85 +658,85 @@ DRYDOCK_API int32_t aclnnApplyAdamWV2GetWorkspaceSize(void* varRef, void* mRef, 
   Arg args[] = {pack_tensor(varRef), pack_tensor(mRef), pack_tensor(vRef), pack_tensor(maxGradNormOptionalRef),
       pack_tensor(grad), pack_tensor(step), pack_double(lr), pack_double(beta1), pack_double(beta2),
       pack_double(weightDecay), pack_double(eps), pack_bool(amsgrad), pack_bool(maximize)};
-  return drydock::ops::phase1(56, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(57, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnApplyAdamWV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(56, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(57, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnApplyRotaryPosEmbGetWorkspaceSize(void* queryRef, void* keyRef, const void* cos,
     const void* sin, int64_t layout, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(queryRef), pack_tensor(keyRef), pack_tensor(cos), pack_tensor(sin), pack_int(layout)};
-  return drydock::ops::phase1(57, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(58, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnApplyRotaryPosEmb(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(57, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(58, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnApplyRotaryPosEmbV2GetWorkspaceSize(void* queryRef, void* keyRef, const void* cos,
     const void* sin, int64_t layout, char* rotaryMode, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(queryRef), pack_tensor(keyRef), pack_tensor(cos), pack_tensor(sin), pack_int(layout),
       pack_text(rotaryMode)};
-  return drydock::ops::phase1(58, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(59, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnApplyRotaryPosEmbV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(58, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(59, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnApplyTopKTopPGetWorkspaceSize(const void* logits, const void* p, const void* k, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(logits), pack_tensor(p), pack_tensor(k), pack_tensor(out)};
-  return drydock::ops::phase1(59, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(60, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnApplyTopKTopP(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(59, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(60, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnArangeGetWorkspaceSize(const void* start, const void* end, const void* step, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(start), pack_scalar(end), pack_scalar(step), pack_tensor(out)};
-  return drydock::ops::phase1(60, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(61, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnArange(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(60, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(61, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnArgMaxGetWorkspaceSize(const void* self, int64_t dim, bool keepdim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepdim), pack_tensor(out)};
-  return drydock::ops::phase1(61, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(62, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnArgMax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(61, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(62, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnArgMinGetWorkspaceSize(const void* self, int64_t dim, bool keepdim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepdim), pack_tensor(out)};
-  return drydock::ops::phase1(62, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(63, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnArgMin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(62, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(63, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAscendAntiQuantGetWorkspaceSize(const void* x, const void* scale, const void* offset,
     int64_t dstType, bool sqrtMode, const void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(scale), pack_tensor(offset), pack_int(dstType), pack_bool(sqrtMode),
       pack_tensor(y)};
-  return drydock::ops::phase1(63, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(64, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAscendAntiQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(63, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(64, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAscendQuantGetWorkspaceSize(const void* x, const void* scale, const void* offset,
     bool sqrtMode, const char* roundMode, int32_t dstType, const void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(scale), pack_tensor(offset), pack_bool(sqrtMode), pack_text(roundMode),
       pack_int(dstType), pack_tensor(y)};
-  return drydock::ops::phase1(64, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(65, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAscendQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(64, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(65, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAscendQuantV3GetWorkspaceSize(const void* x, const void* scale, const void* offset,
@@ -733,51 +744,51 @@ DRYDOCK_API int32_t aclnnAscendQuantV3GetWorkspaceSize(const void* x, const void
     void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(scale), pack_tensor(offset), pack_bool(sqrtMode), pack_text(roundMode),
       pack_int(dstType), pack_int(axis), pack_tensor(y)};
-  return drydock::ops::phase1(65, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(66, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAscendQuantV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(65, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(66, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAsinGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(66, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(67, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAsin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(66, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(67, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAsinhGetWorkspaceSize(const void* input, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(out)};
-  return drydock::ops::phase1(67, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(68, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAsinh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(67, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(68, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAtanGetWorkspaceSize(const void* input, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(out)};
-  return drydock::ops::phase1(68, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(69, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAtan(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(68, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(69, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAtan2GetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(69, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(70, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAtan2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(69, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(70, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAtanhGetWorkspaceSize(const void* input, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(out)};
-  return drydock::ops::phase1(70, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(71, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAtanh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(70, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(71, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAttentionToFFNGetWorkspaceSize(const void* x, const void* sessionId,
@@ -791,19 +802,19 @@ DRYDOCK_API int32_t aclnnAttentionToFFNGetWorkspaceSize(const void* x, const voi
       pack_text(group), pack_int(worldSize), pack_ints(ffnTokenInfoTableShape), pack_ints(ffnTokenDataShape),
       pack_ints(attnTokenInfoTableShape), pack_int(moeExpertNum), pack_int(quantMode), pack_int(syncFlag),
       pack_int(ffnStartRankId)};
-  return drydock::ops::phase1(71, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(72, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAttentionToFFN(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(71, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(72, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAttentionUpdateGetWorkspaceSize(const void* lse, const void* localOut, int64_t updateType,
     void* out, void* lseOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(lse), pack_tensors(localOut), pack_int(updateType), pack_tensor(out), pack_tensor(lseOut)};
-  return drydock::ops::phase1(72, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(73, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAttentionUpdate(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(72, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(73, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAttentionWorkerCombineGetWorkspaceSize(const void* scheduleContext, const void* expertScales,
@@ -811,10 +822,10 @@ DRYDOCK_API int32_t aclnnAttentionWorkerCombineGetWorkspaceSize(const void* sche
     const void* nextLayerId, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(scheduleContext), pack_tensor(expertScales), pack_tensor(layerId), pack_int(hiddenSize),
       pack_int(tokenDtype), pack_int(needSchedule), pack_tensor(y), pack_tensor(nextLayerId)};
-  return drydock::ops::phase1(73, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(74, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAttentionWorkerCombine(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(73, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(74, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAvgPool2dGetWorkspaceSize(const void* self, const void* kernelSize, const void* strides,
@@ -823,10 +834,10 @@ DRYDOCK_API int32_t aclnnAvgPool2dGetWorkspaceSize(const void* self, const void*
   Arg args[] = {pack_tensor(self), pack_ints(kernelSize), pack_ints(strides), pack_ints(paddings),
       pack_bool(ceilMode), pack_bool(countIncludePad), pack_int(divisorOverride), pack_int(cubeMathType),
       pack_tensor(out)};
-  return drydock::ops::phase1(74, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(75, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAvgPool2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(74, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(75, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAvgPool2dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
@@ -835,10 +846,10 @@ DRYDOCK_API int32_t aclnnAvgPool2dBackwardGetWorkspaceSize(const void* gradOutpu
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(kernelSize), pack_ints(stride),
       pack_ints(padding), pack_bool(ceilMode), pack_bool(countIncludePad), pack_int(divisorOverride),
       pack_int(cubeMathType), pack_tensor(gradInput)};
-  return drydock::ops::phase1(75, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(76, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAvgPool2dBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(75, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(76, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAvgPool3dGetWorkspaceSize(const void* self, const void* kernelSize, const void* stride,
@@ -846,10 +857,10 @@ DRYDOCK_API int32_t aclnnAvgPool3dGetWorkspaceSize(const void* self, const void*
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(kernelSize), pack_ints(stride), pack_ints(padding), pack_bool(ceilMode),
       pack_bool(countIncludePad), pack_int(divisorOverride), pack_tensor(out)};
-  return drydock::ops::phase1(76, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(77, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAvgPool3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(76, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(77, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnAvgPool3dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
@@ -858,38 +869,38 @@ DRYDOCK_API int32_t aclnnAvgPool3dBackwardGetWorkspaceSize(const void* gradOutpu
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(kernelSize), pack_ints(stride),
       pack_ints(padding), pack_bool(ceilMode), pack_bool(countIncludePad), pack_int(divisorOverride),
       pack_tensor(output)};
-  return drydock::ops::phase1(77, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(78, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnAvgPool3dBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(77, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(78, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBaddbmmGetWorkspaceSize(const void* self, const void* batch1, const void* batch2,
     const void* beta, const void* alpha, void* out, int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(batch1), pack_tensor(batch2), pack_scalar(beta), pack_scalar(alpha),
       pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(78, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(79, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBaddbmm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(78, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(79, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchMatMulGetWorkspaceSize(const void* self, const void* mat2, void* out,
     int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat2), pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(79, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(80, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchMatMul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(79, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(80, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchMatMulWeightNzGetWorkspaceSize(const void* self, const void* mat2, void* out,
     int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat2), pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(80, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(81, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchMatMulWeightNz(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(80, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(81, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormGetWorkspaceSize(const void* input, const void* weight, const void* bias,
@@ -898,10 +909,10 @@ DRYDOCK_API int32_t aclnnBatchNormGetWorkspaceSize(const void* input, const void
   Arg args[] = {pack_tensor(input), pack_tensor(weight), pack_tensor(bias), pack_tensor(runningMean),
       pack_tensor(runningVar), pack_bool(training), pack_double(momentum), pack_double(eps), pack_tensor(output),
       pack_tensor(saveMean), pack_tensor(saveInvstd)};
-  return drydock::ops::phase1(81, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(82, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(81, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(82, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormBackwardGetWorkspaceSize(const void* gradOut, const void* input, const void* weight,
@@ -911,20 +922,20 @@ DRYDOCK_API int32_t aclnnBatchNormBackwardGetWorkspaceSize(const void* gradOut, 
   Arg args[] = {pack_tensor(gradOut), pack_tensor(input), pack_tensor(weight), pack_tensor(runningMean),
       pack_tensor(runningVar), pack_tensor(saveMean), pack_tensor(saveInvstd), pack_bool(training), pack_double(eps),
       pack_bools(outputMask), pack_tensor(gradInput), pack_tensor(gradWeight), pack_tensor(gradBias)};
-  return drydock::ops::phase1(82, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(83, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNormBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(82, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(83, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormElemtGetWorkspaceSize(const void* input, const void* weight, const void* bias,
     void* mean, void* invstd, double eps, void* output, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(weight), pack_tensor(bias), pack_tensor(mean), pack_tensor(invstd),
       pack_double(eps), pack_tensor(output)};
-  return drydock::ops::phase1(83, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(84, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNormElemt(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(83, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(84, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormElemtBackwardGetWorkspaceSize(const void* gradOut, const void* input,
@@ -932,10 +943,10 @@ DRYDOCK_API int32_t aclnnBatchNormElemtBackwardGetWorkspaceSize(const void* grad
     void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_tensor(input), pack_tensor(mean), pack_tensor(invstd), pack_tensor(weight),
       pack_tensor(sumDy), pack_tensor(sumDyXmu), pack_tensor(counter), pack_tensor(gradInput)};
-  return drydock::ops::phase1(84, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(85, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNormElemtBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(84, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(85, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormGatherStatsWithCountsGetWorkspaceSize(const void* input, const void* mean,
@@ -944,20 +955,20 @@ DRYDOCK_API int32_t aclnnBatchNormGatherStatsWithCountsGetWorkspaceSize(const vo
   Arg args[] = {pack_tensor(input), pack_tensor(mean), pack_tensor(invstd), pack_tensor(runningMean),
       pack_tensor(runningVar), pack_double(momentum), pack_double(eps), pack_tensor(counts), pack_tensor(meanAll),
       pack_tensor(invstdAll)};
-  return drydock::ops::phase1(85, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(86, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNormGatherStatsWithCounts(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(85, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(86, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormReduceGetWorkspaceSize(const void* x, void* sum, void* squareSum,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(sum), pack_tensor(squareSum)};
-  return drydock::ops::phase1(86, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(87, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNormReduce(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(86, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(87, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormReduceBackwardGetWorkspaceSize(const void* gradOut, const void* input,
@@ -966,29 +977,29 @@ DRYDOCK_API int32_t aclnnBatchNormReduceBackwardGetWorkspaceSize(const void* gra
   Arg args[] = {pack_tensor(gradOut), pack_tensor(input), pack_tensor(mean), pack_tensor(invstd), pack_tensor(weight),
       pack_bool(inputG), pack_bool(weightG), pack_bool(biasG), pack_tensor(sumDy), pack_tensor(sumDyXmu),
       pack_tensor(gradWeight), pack_tensor(gradBias)};
-  return drydock::ops::phase1(87, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(88, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNormReduceBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(87, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(88, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBatchNormStatsGetWorkspaceSize(const void* input, double eps, void* mean, void* invstd,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_double(eps), pack_tensor(mean), pack_tensor(invstd)};
-  return drydock::ops::phase1(88, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(89, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBatchNormStats(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(88, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(89, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBinaryCrossEntropyGetWorkspaceSize(const void* self, const void* target, const void* weight,
     int64_t reduction, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_tensor(weight), pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(89, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(90, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBinaryCrossEntropy(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(89, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(90, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
@@ -996,11 +1007,11 @@ DRYDOCK_API int32_t aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(const void* 
     void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_tensor(weightOptional),
       pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(90, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(91, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBinaryCrossEntropyBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(90, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(91, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(const void* self, const void* target,
@@ -1008,11 +1019,11 @@ DRYDOCK_API int32_t aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(const void
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_tensor(weightOptional), pack_tensor(posWeightOptional),
       pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(91, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(92, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBinaryCrossEntropyWithLogits(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(91, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(92, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(const void* gradOutput,
@@ -1020,83 +1031,83 @@ DRYDOCK_API int32_t aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(co
     int64_t reduction, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_tensor(weightOptional),
       pack_tensor(posWeightOptional), pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(92, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(93, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBinaryCrossEntropyWithLogitsBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(92, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(93, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBincountGetWorkspaceSize(const void* self, const void* weights, int64_t minlength, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(weights), pack_int(minlength), pack_tensor(out)};
-  return drydock::ops::phase1(93, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(94, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBincount(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(93, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(94, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBitwiseAndScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(94, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(95, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBitwiseAndScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(94, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(95, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBitwiseAndTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(95, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(96, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBitwiseAndTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(95, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(96, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBitwiseNotGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(96, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(97, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBitwiseNot(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(96, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(97, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBitwiseOrScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(97, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(98, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBitwiseOrScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(97, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(98, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBitwiseOrTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(98, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(99, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBitwiseOrTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(98, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(99, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBitwiseXorScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(99, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(100, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBitwiseXorScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(99, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(100, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBitwiseXorTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(100, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(101, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBitwiseXorTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(100, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(101, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBlockSparseAttentionGetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -1111,10 +1122,10 @@ DRYDOCK_API int32_t aclnnBlockSparseAttentionGetWorkspaceSize(const void* query,
       pack_text(kvInputLayout), pack_int(numKeyValueHeads), pack_int(maskType), pack_double(scaleValue),
       pack_int(innerPrecise), pack_int(blockSize), pack_int(preTokens), pack_int(nextTokens),
       pack_int(softmaxLseFlag), pack_tensor(attentionOut), pack_tensor(softmaxLseOptional)};
-  return drydock::ops::phase1(101, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(102, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBlockSparseAttention(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(101, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(102, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBlockSparseAttentionGradGetWorkspaceSize(const void* dout, const void* query,
@@ -1129,102 +1140,102 @@ DRYDOCK_API int32_t aclnnBlockSparseAttentionGradGetWorkspaceSize(const void* do
       pack_ints(actualSeqLengthsKvOptional), pack_text(qInputLayout), pack_text(kvInputLayout),
       pack_int(numKeyValueHeads), pack_int(maskType), pack_double(scaleValue), pack_int(preTokens),
       pack_int(nextTokens), pack_tensor(dq), pack_tensor(dk), pack_tensor(dv)};
-  return drydock::ops::phase1(102, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(103, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBlockSparseAttentionGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(102, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(103, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnBucketizeGetWorkspaceSize(const void* self, const void* boundaries, bool outInt32,
     bool right, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(boundaries), pack_bool(outInt32), pack_bool(right), pack_tensor(out)};
-  return drydock::ops::phase1(103, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(104, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnBucketize(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(103, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(104, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCIoUGetWorkspaceSize(const void* bBoxes, const void* gtBoxes, bool trans, bool isCross,
     const char* mode, void* overlap, void* atanSub, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(bBoxes), pack_tensor(gtBoxes), pack_bool(trans), pack_bool(isCross), pack_text(mode),
       pack_tensor(overlap), pack_tensor(atanSub)};
-  return drydock::ops::phase1(104, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(105, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCIoU(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(104, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(105, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCastGetWorkspaceSize(const void* self, int32_t dtype, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(105, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(106, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCast(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(105, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(106, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCatGetWorkspaceSize(const void* tensors, int64_t dim, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(tensors), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(106, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(107, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCat(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(106, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(107, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCdistGetWorkspaceSize(const void* x1, const void* x2, float p, int64_t compute_mode,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_double(p), pack_int(compute_mode), pack_tensor(out)};
-  return drydock::ops::phase1(107, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(108, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCdist(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(107, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(108, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCdistBackwardGetWorkspaceSize(const void* grad, const void* x1, const void* x2,
     const void* cdist, float p, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(grad), pack_tensor(x1), pack_tensor(x2), pack_tensor(cdist), pack_double(p),
       pack_tensor(out)};
-  return drydock::ops::phase1(108, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(109, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCdistBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(108, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(109, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCeilGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(109, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(110, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCeil(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(109, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(110, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCeluGetWorkspaceSize(const void* self, const void* alpha, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(110, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(111, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(110, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(111, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnChannelShuffleGetWorkspaceSize(const void* self, int64_t groups, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(groups), pack_tensor(out)};
-  return drydock::ops::phase1(111, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(112, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnChannelShuffle(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(111, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(112, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnChunkCatGetWorkspaceSize(const void* tensors, int64_t dim, int64_t numChunks, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(tensors), pack_int(dim), pack_int(numChunks), pack_tensor(out)};
-  return drydock::ops::phase1(112, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(113, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnChunkCat(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(112, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(113, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnChunkGatedDeltaRuleGetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -1233,64 +1244,64 @@ DRYDOCK_API int32_t aclnnChunkGatedDeltaRuleGetWorkspaceSize(const void* query, 
   Arg args[] = {pack_tensor(query), pack_tensor(key), pack_tensor(value), pack_tensor(beta),
       pack_tensor(initialState), pack_tensor(actualSeqLengths), pack_tensor(gOptional), pack_double(scaleValue),
       pack_tensor(out), pack_tensor(finalState)};
-  return drydock::ops::phase1(113, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(114, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnChunkGatedDeltaRule(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(113, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(114, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnClampGetWorkspaceSize(const void* self, const void* clipValueMin, const void* clipValueMax,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(clipValueMin), pack_scalar(clipValueMax), pack_tensor(out)};
-  return drydock::ops::phase1(114, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(115, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnClamp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(114, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(115, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnClampMaxGetWorkspaceSize(const void* self, const void* clipValueMax, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(clipValueMax), pack_tensor(out)};
-  return drydock::ops::phase1(115, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(116, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnClampMax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(115, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(116, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnClampMaxTensorGetWorkspaceSize(const void* self, const void* max, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(max), pack_tensor(out)};
-  return drydock::ops::phase1(116, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(117, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnClampMaxTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(116, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(117, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnClampMinGetWorkspaceSize(const void* self, const void* clipValueMin, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(clipValueMin), pack_tensor(out)};
-  return drydock::ops::phase1(117, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(118, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnClampMin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(117, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(118, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnClampMinTensorGetWorkspaceSize(const void* self, const void* clipValueMin, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(clipValueMin), pack_tensor(out)};
-  return drydock::ops::phase1(118, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(119, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnClampMinTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(118, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(119, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnClampTensorGetWorkspaceSize(const void* self, const void* clipValueMin,
     const void* clipValueMax, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(clipValueMin), pack_tensor(clipValueMax), pack_tensor(out)};
-  return drydock::ops::phase1(119, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(120, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnClampTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(119, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(120, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnClippedSwigluGetWorkspaceSize(const void* x, const void* groupIndexOptional, int64_t dim,
@@ -1298,10 +1309,10 @@ DRYDOCK_API int32_t aclnnClippedSwigluGetWorkspaceSize(const void* x, const void
     void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(groupIndexOptional), pack_int(dim), pack_double(alpha),
       pack_double(limit), pack_double(bias), pack_bool(interleaved), pack_tensor(out)};
-  return drydock::ops::phase1(120, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(121, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnClippedSwiglu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(120, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(121, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCoalesceSparseGetWorkspaceSize(const void* uniqueLen, const void* uniqueIndices,
@@ -1309,37 +1320,37 @@ DRYDOCK_API int32_t aclnnCoalesceSparseGetWorkspaceSize(const void* uniqueLen, c
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(uniqueLen), pack_tensor(uniqueIndices), pack_tensor(indices), pack_tensor(values),
       pack_tensor(newIndicesOut), pack_tensor(newValuesOut)};
-  return drydock::ops::phase1(121, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(122, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCoalesceSparse(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(121, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(122, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnComplexGetWorkspaceSize(const void* real, const void* imag, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(real), pack_tensor(imag), pack_tensor(out)};
-  return drydock::ops::phase1(122, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(123, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnComplex(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(122, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(123, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnConfusionTransposeGetWorkspaceSize(const void* x, const void* perm, const void* shape,
     bool transpose_first, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_ints(perm), pack_ints(shape), pack_bool(transpose_first), pack_tensor(out)};
-  return drydock::ops::phase1(123, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(124, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnConfusionTranspose(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(123, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(124, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnConstantPadNdGetWorkspaceSize(const void* self, const void* pad, const void* value,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(pad), pack_scalar(value), pack_tensor(out)};
-  return drydock::ops::phase1(124, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(125, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnConstantPadNd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(124, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(125, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnConvDepthwise2dGetWorkspaceSize(const void* self, const void* weight, const void* kernelSize,
@@ -1347,20 +1358,20 @@ DRYDOCK_API int32_t aclnnConvDepthwise2dGetWorkspaceSize(const void* self, const
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(weight), pack_ints(kernelSize), pack_tensor(bias), pack_ints(stride),
       pack_ints(padding), pack_ints(dilation), pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(125, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(126, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnConvDepthwise2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(125, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(126, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnConvTbcGetWorkspaceSize(const void* self, const void* weight, const void* bias, int64_t pad,
     void* output, int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(weight), pack_tensor(bias), pack_int(pad), pack_tensor(output),
       pack_int(cubeMathType)};
-  return drydock::ops::phase1(126, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(127, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnConvTbc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(126, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(127, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnConvTbcBackwardGetWorkspaceSize(const void* self, const void* input, const void* weight,
@@ -1368,10 +1379,10 @@ DRYDOCK_API int32_t aclnnConvTbcBackwardGetWorkspaceSize(const void* self, const
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(input), pack_tensor(weight), pack_tensor(bias), pack_int(pad),
       pack_int(cubeMathType), pack_tensor(gradInput), pack_tensor(gradWeight), pack_tensor(gradBias)};
-  return drydock::ops::phase1(127, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(128, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnConvTbcBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(127, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(128, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnConvolutionGetWorkspaceSize(const void* input, const void* weight, const void* bias,
@@ -1380,10 +1391,10 @@ DRYDOCK_API int32_t aclnnConvolutionGetWorkspaceSize(const void* input, const vo
   Arg args[] = {pack_tensor(input), pack_tensor(weight), pack_tensor(bias), pack_ints(stride), pack_ints(padding),
       pack_ints(dilation), pack_bool(transposed), pack_ints(outputPadding), pack_int(groups), pack_tensor(output),
       pack_int(cubeMathType)};
-  return drydock::ops::phase1(128, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(129, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnConvolution(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(128, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(129, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnConvolutionBackwardGetWorkspaceSize(const void* gradOutput, const void* input,
@@ -1394,26 +1405,26 @@ DRYDOCK_API int32_t aclnnConvolutionBackwardGetWorkspaceSize(const void* gradOut
       pack_ints(stride), pack_ints(padding), pack_ints(dilation), pack_bool(transposed), pack_ints(outputPadding),
       pack_int(groups), pack_bools(outputMask), pack_int(cubeMathType), pack_tensor(gradInput),
       pack_tensor(gradWeight), pack_tensor(gradBias)};
-  return drydock::ops::phase1(129, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(130, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnConvolutionBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(129, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(130, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCosGetWorkspaceSize(const void* input, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(out)};
-  return drydock::ops::phase1(130, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(131, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCos(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(130, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(131, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCoshGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(131, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(132, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCosh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(131, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(132, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCrossEntropyLossGetWorkspaceSize(const void* input, const void* target,
@@ -1423,10 +1434,10 @@ DRYDOCK_API int32_t aclnnCrossEntropyLossGetWorkspaceSize(const void* input, con
   Arg args[] = {pack_tensor(input), pack_tensor(target), pack_tensor(weightOptional), pack_text(reductionOptional),
       pack_int(ignoreIndex), pack_double(labelSmoothing), pack_double(lseSquareScaleForZloss), pack_bool(returnZloss),
       pack_tensor(lossOut), pack_tensor(logProbOut), pack_tensor(zlossOut), pack_tensor(lseForZlossOut)};
-  return drydock::ops::phase1(132, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(133, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCrossEntropyLoss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(132, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(133, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCrossEntropyLossGradGetWorkspaceSize(const void* gradLoss, const void* logProb,
@@ -1436,10 +1447,10 @@ DRYDOCK_API int32_t aclnnCrossEntropyLossGradGetWorkspaceSize(const void* gradLo
   Arg args[] = {pack_tensor(gradLoss), pack_tensor(logProb), pack_tensor(target), pack_tensor(weightOptional),
       pack_tensor(gradZlossOptional), pack_tensor(lseForZlossOptional), pack_text(reductionOptional),
       pack_int(ignoreIndex), pack_double(labelSmoothing), pack_double(lseSquareScaleForZloss), pack_tensor(out)};
-  return drydock::ops::phase1(133, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(134, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCrossEntropyLossGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(133, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(134, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCtcLossGetWorkspaceSize(const void* logProbs, const void* targets, const void* inputLengths,
@@ -1447,10 +1458,10 @@ DRYDOCK_API int32_t aclnnCtcLossGetWorkspaceSize(const void* logProbs, const voi
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(logProbs), pack_tensor(targets), pack_ints(inputLengths), pack_ints(targetlengths),
       pack_int(blank), pack_bool(zeroInfinity), pack_tensor(negLogLikelihoodOut), pack_tensor(logAlphaOut)};
-  return drydock::ops::phase1(134, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(135, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCtcLoss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(134, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(135, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCtcLossBackwardGetWorkspaceSize(const void* gradOut, const void* logProbs,
@@ -1459,46 +1470,46 @@ DRYDOCK_API int32_t aclnnCtcLossBackwardGetWorkspaceSize(const void* gradOut, co
   Arg args[] = {pack_tensor(gradOut), pack_tensor(logProbs), pack_tensor(targets), pack_ints(inputLengths),
       pack_ints(targetLengths), pack_tensor(negLogLikelihood), pack_tensor(logAlpha), pack_int(blank),
       pack_bool(zeroInfinity), pack_tensor(out)};
-  return drydock::ops::phase1(135, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(136, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCtcLossBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(135, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(136, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCummaxGetWorkspaceSize(const void* self, int64_t dim, void* valuesOut, void* indicesOut,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(valuesOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(136, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(137, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCummax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(136, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(137, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCumminGetWorkspaceSize(const void* self, int64_t dim, void* valuesOut, void* indicesOut,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(valuesOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(137, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(138, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCummin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(137, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(138, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCumprodGetWorkspaceSize(const void* input, const void* dim, int32_t dtype, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_scalar(dim), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(138, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(139, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCumprod(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(138, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(139, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnCumsumGetWorkspaceSize(const void* self, int64_t dim, int32_t dtype, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(139, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(140, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnCumsum(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(139, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(140, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDeepNormGetWorkspaceSize(const void* x, const void* gx, const void* beta, const void* gamma,
@@ -1506,10 +1517,10 @@ DRYDOCK_API int32_t aclnnDeepNormGetWorkspaceSize(const void* x, const void* gx,
     void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(gx), pack_tensor(beta), pack_tensor(gamma), pack_double(alpha),
       pack_double(epsilon), pack_tensor(meanOut), pack_tensor(rstdOut), pack_tensor(yOut)};
-  return drydock::ops::phase1(140, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(141, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDeepNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(140, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(141, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDeepNormGradGetWorkspaceSize(const void* dy, const void* x, const void* gx,
@@ -1518,10 +1529,10 @@ DRYDOCK_API int32_t aclnnDeepNormGradGetWorkspaceSize(const void* dy, const void
   Arg args[] = {pack_tensor(dy), pack_tensor(x), pack_tensor(gx), pack_tensor(gamma), pack_tensor(mean),
       pack_tensor(rstd), pack_double(alpha), pack_tensor(dxOut), pack_tensor(dgxOut), pack_tensor(dbetaOut),
       pack_tensor(dgammaOut)};
-  return drydock::ops::phase1(141, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(142, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDeepNormGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(141, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(142, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDeformableConv2dGetWorkspaceSize(const void* x, const void* weight, const void* offset,
@@ -1531,10 +1542,10 @@ DRYDOCK_API int32_t aclnnDeformableConv2dGetWorkspaceSize(const void* x, const v
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(offset), pack_tensor(biasOptional),
       pack_ints(kernelSize), pack_ints(stride), pack_ints(padding), pack_ints(dilation), pack_int(groups),
       pack_int(deformableGroups), pack_bool(modulated), pack_tensor(out), pack_tensor(deformOutOptional)};
-  return drydock::ops::phase1(142, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(143, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDeformableConv2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(142, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(143, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDeformableConv2dBackwardGetWorkspaceSize(const void* input, const void* gradOutput,
@@ -1545,11 +1556,11 @@ DRYDOCK_API int32_t aclnnDeformableConv2dBackwardGetWorkspaceSize(const void* in
       pack_tensor(offset), pack_ints(kernelSize), pack_ints(stride), pack_ints(padding), pack_ints(dilation),
       pack_int(groups), pack_int(deformableGroups), pack_bool(modulated), pack_tensor(gradInput),
       pack_tensor(gradWeight), pack_tensor(gradOffset), pack_tensor(gradBias)};
-  return drydock::ops::phase1(143, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(144, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDeformableConv2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(143, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(144, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize(const void* query, const void* key,
@@ -1564,11 +1575,11 @@ DRYDOCK_API int32_t aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize(const v
       pack_ints(actualSeqLengthsKey), pack_double(scaleValue), pack_text(layout), pack_int(sparseMode),
       pack_int(preTokens), pack_int(nextTokens), pack_tensor(dQueryIndex), pack_tensor(dKeyIndex),
       pack_tensor(dWeights), pack_tensor(loss)};
-  return drydock::ops::phase1(144, args, 22, workspaceSize, executor);
+  return drydock::ops::phase1(145, args, 22, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDenseLightningIndexerGradKLLoss(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(144, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(145, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(const void* queryIndex, const void* keyIndex,
@@ -1579,11 +1590,11 @@ DRYDOCK_API int32_t aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(const v
       pack_ints(actualSeqLengthsQueryOptional), pack_ints(actualSeqLengthsKeyOptional), pack_text(layoutOptional),
       pack_int(sparseMode), pack_int(preTokens), pack_int(nextTokens), pack_tensor(softmaxMaxOut),
       pack_tensor(softmaxSumOut)};
-  return drydock::ops::phase1(145, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(146, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDenseLightningIndexerSoftmaxLse(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(145, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(146, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDequantBiasGetWorkspaceSize(const void* x, const void* weightScale,
@@ -1591,10 +1602,10 @@ DRYDOCK_API int32_t aclnnDequantBiasGetWorkspaceSize(const void* x, const void* 
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(weightScale), pack_tensor(activateScaleOptional),
       pack_tensor(biasOptional), pack_int(outputDtype), pack_tensor(out)};
-  return drydock::ops::phase1(146, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(147, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDequantBias(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(146, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(147, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDequantRopeQuantKvcacheGetWorkspaceSize(const void* x, const void* cos, const void* sin,
@@ -1608,11 +1619,11 @@ DRYDOCK_API int32_t aclnnDequantRopeQuantKvcacheGetWorkspaceSize(const void* x, 
       pack_tensor(offsetVOptional), pack_tensor(weightScaleOptional), pack_tensor(activationScaleOptional),
       pack_tensor(biasOptional), pack_ints(sizeSplits), pack_text(quantModeOptional), pack_text(layoutOptional),
       pack_bool(kvOutput), pack_text(cacheModeOptional), pack_tensor(qOut), pack_tensor(kOut), pack_tensor(vOut)};
-  return drydock::ops::phase1(147, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(148, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDequantRopeQuantKvcache(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(147, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(148, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDequantSwigluQuantGetWorkspaceSize(const void* x, const void* weightScaleOptional,
@@ -1623,10 +1634,10 @@ DRYDOCK_API int32_t aclnnDequantSwigluQuantGetWorkspaceSize(const void* x, const
       pack_tensor(biasOptional), pack_tensor(quantScaleOptional), pack_tensor(quantOffsetOptional),
       pack_tensor(groupIndexOptional), pack_bool(activateLeft), pack_text(quantModeOptional), pack_tensor(yOut),
       pack_tensor(scaleOut)};
-  return drydock::ops::phase1(148, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(149, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDequantSwigluQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(148, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(149, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDequantSwigluQuantV2GetWorkspaceSize(const void* x, const void* weightScaleOptional,
@@ -1639,102 +1650,102 @@ DRYDOCK_API int32_t aclnnDequantSwigluQuantV2GetWorkspaceSize(const void* x, con
       pack_tensor(groupIndexOptional), pack_bool(activateLeft), pack_text(quantModeOptional), pack_int(dstType),
       pack_text(roundModeOptional), pack_int(activateDim), pack_int(swigluMode), pack_double(clampLimit),
       pack_double(gluAlpha), pack_double(gluBias), pack_tensor(yOut), pack_tensor(scaleOut)};
-  return drydock::ops::phase1(149, args, 18, workspaceSize, executor);
+  return drydock::ops::phase1(150, args, 18, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDequantSwigluQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(149, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(150, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDistributeBarrierGetWorkspaceSize(void* xRef, const char* group, int64_t worldSize,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(xRef), pack_text(group), pack_int(worldSize)};
-  return drydock::ops::phase1(150, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(151, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDistributeBarrier(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(150, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(151, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDistributeBarrierV2GetWorkspaceSize(const void* xRef, const void* timeOut,
     const void* elasticInfo, const char* group, int64_t worldSize, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(xRef), pack_tensor(timeOut), pack_tensor(elasticInfo), pack_text(group),
       pack_int(worldSize)};
-  return drydock::ops::phase1(151, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(152, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDistributeBarrierV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(151, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(152, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDivGetWorkspaceSize(const void* self, const void* other, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(152, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(153, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDiv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(152, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(153, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDivModGetWorkspaceSize(const void* self, const void* other, int mode, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_int(mode), pack_tensor(out)};
-  return drydock::ops::phase1(153, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(154, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDivMod(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(153, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(154, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDivModsGetWorkspaceSize(const void* self, const void* other, int mode, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_int(mode), pack_tensor(out)};
-  return drydock::ops::phase1(154, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(155, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDivMods(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(154, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(155, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDivsGetWorkspaceSize(const void* self, const void* other, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(155, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(156, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDivs(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(155, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(156, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDotGetWorkspaceSize(const void* self, const void* tensor, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(tensor), pack_tensor(out)};
-  return drydock::ops::phase1(156, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(157, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDot(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(156, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(157, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDropoutDoMaskGetWorkspaceSize(const void* self, const void* mask, double prob, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mask), pack_double(prob), pack_tensor(out)};
-  return drydock::ops::phase1(157, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(158, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDropoutDoMask(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(157, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(158, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDropoutGenMaskGetWorkspaceSize(const void* shape, double prob, int64_t seed, int64_t offset,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_ints(shape), pack_double(prob), pack_int(seed), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(158, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(159, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDropoutGenMask(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(158, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(159, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDropoutGenMaskV2GetWorkspaceSize(const void* shape, double prob, int64_t seed,
     int64_t offset, int32_t probDataType, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_ints(shape), pack_double(prob), pack_int(seed), pack_int(offset), pack_data_type(probDataType),
       pack_tensor(out)};
-  return drydock::ops::phase1(159, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(160, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDropoutGenMaskV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(159, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(160, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDropoutGenMaskV2TensorGetWorkspaceSize(const void* shape, double prob,
@@ -1742,29 +1753,29 @@ DRYDOCK_API int32_t aclnnDropoutGenMaskV2TensorGetWorkspaceSize(const void* shap
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_ints(shape), pack_double(prob), pack_tensor(seedTensor), pack_tensor(offsetTensor),
       pack_int(offset), pack_data_type(probDataType), pack_tensor(out)};
-  return drydock::ops::phase1(160, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(161, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDropoutGenMaskV2Tensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(160, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(161, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDropoutV3GetWorkspaceSize(const void* input, const void* optionalNoiseShape, double p,
     int64_t seed, int64_t offset, void* out, void* maskOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(optionalNoiseShape), pack_double(p), pack_int(seed), pack_int(offset),
       pack_tensor(out), pack_tensor(maskOut)};
-  return drydock::ops::phase1(161, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(162, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDropoutV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(161, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(162, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDropoutV3GradGetWorkspaceSize(const void* gradY, const void* mask, double scale, void* gradX,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradY), pack_tensor(mask), pack_double(scale), pack_tensor(gradX)};
-  return drydock::ops::phase1(162, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(163, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDropoutV3Grad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(162, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(163, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDropoutV3TensorGetWorkspaceSize(const void* input, const void* optionalNoiseShape, double p,
@@ -1772,10 +1783,10 @@ DRYDOCK_API int32_t aclnnDropoutV3TensorGetWorkspaceSize(const void* input, cons
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(optionalNoiseShape), pack_double(p), pack_tensor(seedTensor),
       pack_tensor(offsetTensor), pack_int(offset), pack_tensor(out), pack_tensor(maskOut)};
-  return drydock::ops::phase1(163, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(164, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDropoutV3Tensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(163, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(164, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDualLevelQuantMatmulWeightNzGetWorkspaceSize(const void* x1, const void* x2,
@@ -1785,11 +1796,11 @@ DRYDOCK_API int32_t aclnnDualLevelQuantMatmulWeightNzGetWorkspaceSize(const void
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(x1Level0Scale), pack_tensor(x2Level0Scale),
       pack_tensor(x1Level1Scale), pack_tensor(x2Level1Scale), pack_tensor(optionalBias), pack_bool(transposeX1),
       pack_bool(transposeX2), pack_int(level0GroupSize), pack_int(level1GroupSize), pack_tensor(out)};
-  return drydock::ops::phase1(164, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(165, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDualLevelQuantMatmulWeightNz(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(164, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(165, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicBlockMxQuantGetWorkspaceSize(const void* x, char* roundModeOptional, int64_t dstType,
@@ -1797,10 +1808,10 @@ DRYDOCK_API int32_t aclnnDynamicBlockMxQuantGetWorkspaceSize(const void* x, char
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_text(roundModeOptional), pack_int(dstType), pack_int(scaleAlg),
       pack_double(dstTypeMax), pack_tensor(yOut), pack_tensor(scale1Out), pack_tensor(scale2Out)};
-  return drydock::ops::phase1(165, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(166, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicBlockMxQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(165, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(166, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicBlockQuantGetWorkspaceSize(const void* x, double minScale, char* roundModeOptional,
@@ -1808,10 +1819,10 @@ DRYDOCK_API int32_t aclnnDynamicBlockQuantGetWorkspaceSize(const void* x, double
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_double(minScale), pack_text(roundModeOptional), pack_int(dstType),
       pack_int(rowBlockSize), pack_int(colBlockSize), pack_tensor(yOut), pack_tensor(scaleOut)};
-  return drydock::ops::phase1(166, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(167, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicBlockQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(166, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(167, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicBlockQuantV2GetWorkspaceSize(const void* x, double minScale, char* roundModeOptional,
@@ -1820,10 +1831,10 @@ DRYDOCK_API int32_t aclnnDynamicBlockQuantV2GetWorkspaceSize(const void* x, doub
   Arg args[] = {pack_tensor(x), pack_double(minScale), pack_text(roundModeOptional), pack_int(dstType),
       pack_int(rowBlockSize), pack_int(colBlockSize), pack_double(dstTypeMax), pack_tensor(yOut),
       pack_tensor(scaleOut)};
-  return drydock::ops::phase1(167, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(168, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicBlockQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(167, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(168, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicDualLevelMxQuantGetWorkspaceSize(const void* x, const void* smoothScaleOptional,
@@ -1832,11 +1843,11 @@ DRYDOCK_API int32_t aclnnDynamicDualLevelMxQuantGetWorkspaceSize(const void* x, 
   Arg args[] = {pack_tensor(x), pack_tensor(smoothScaleOptional), pack_text(roundModeOptional),
       pack_int(level0BlockSize), pack_int(level1BlockSize), pack_tensor(yOut), pack_tensor(level0ScaleOut),
       pack_tensor(level1ScaleOut)};
-  return drydock::ops::phase1(168, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(169, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicDualLevelMxQuant(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(168, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(169, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicMxQuantGetWorkspaceSize(const void* x, int64_t axis, char* roundModeOptional,
@@ -1844,10 +1855,10 @@ DRYDOCK_API int32_t aclnnDynamicMxQuantGetWorkspaceSize(const void* x, int64_t a
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_int(axis), pack_text(roundModeOptional), pack_int(dstType), pack_int(blocksize),
       pack_int(scaleAlg), pack_tensor(yOut), pack_tensor(mxscaleOut)};
-  return drydock::ops::phase1(169, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(170, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicMxQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(169, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(170, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicMxQuantV2GetWorkspaceSize(const void* x, int64_t axis, char* roundModeOptional,
@@ -1855,10 +1866,10 @@ DRYDOCK_API int32_t aclnnDynamicMxQuantV2GetWorkspaceSize(const void* x, int64_t
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_int(axis), pack_text(roundModeOptional), pack_int(dstType), pack_int(blocksize),
       pack_int(scaleAlg), pack_double(dstTypeMax), pack_tensor(yOut), pack_tensor(mxscaleOut)};
-  return drydock::ops::phase1(170, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(171, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicMxQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(170, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(171, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicMxQuantV3GetWorkspaceSize(const void* x, int64_t axis, char* roundModeOptional,
@@ -1867,10 +1878,10 @@ DRYDOCK_API int32_t aclnnDynamicMxQuantV3GetWorkspaceSize(const void* x, int64_t
   Arg args[] = {pack_tensor(x), pack_int(axis), pack_text(roundModeOptional), pack_int(dstType), pack_int(blocksize),
       pack_int(scaleAlg), pack_double(dstTypeMax), pack_double(maxLowBound), pack_tensor(yOut),
       pack_tensor(mxscaleOut)};
-  return drydock::ops::phase1(171, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(172, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicMxQuantV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(171, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(172, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(const void* x, char* roundModeOptional,
@@ -1878,11 +1889,11 @@ DRYDOCK_API int32_t aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(const void* 
     const void* mxscale2Out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_text(roundModeOptional), pack_int(dstType), pack_int(scaleAlg),
       pack_tensor(y1Out), pack_tensor(mxscale1Out), pack_tensor(y2Out), pack_tensor(mxscale2Out)};
-  return drydock::ops::phase1(172, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(173, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicMxQuantWithDualAxis(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(172, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(173, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(const void* x, char* roundModeOptional,
@@ -1891,20 +1902,20 @@ DRYDOCK_API int32_t aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(const void
   Arg args[] = {pack_tensor(x), pack_text(roundModeOptional), pack_int(dstType), pack_int(scaleAlg),
       pack_double(dstTypeMax), pack_tensor(y1Out), pack_tensor(mxscale1Out), pack_tensor(y2Out),
       pack_tensor(mxscale2Out)};
-  return drydock::ops::phase1(173, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(174, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicMxQuantWithDualAxisV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(173, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(174, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicQuantGetWorkspaceSize(const void* x, const void* smoothScalesOptional,
     const void* yOut, const void* scaleOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(smoothScalesOptional), pack_tensor(yOut), pack_tensor(scaleOut)};
-  return drydock::ops::phase1(174, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(175, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(174, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(175, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicQuantV2GetWorkspaceSize(const void* x, const void* smoothScalesOptional,
@@ -1912,10 +1923,10 @@ DRYDOCK_API int32_t aclnnDynamicQuantV2GetWorkspaceSize(const void* x, const voi
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(smoothScalesOptional), pack_tensor(groupIndexOptional), pack_int(dstType),
       pack_tensor(yOut), pack_tensor(scaleOut), pack_tensor(offsetOut)};
-  return drydock::ops::phase1(175, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(176, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(175, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(176, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicQuantV3GetWorkspaceSize(const void* x, const void* smoothScalesOptional,
@@ -1923,10 +1934,10 @@ DRYDOCK_API int32_t aclnnDynamicQuantV3GetWorkspaceSize(const void* x, const voi
     const void* scaleOut, const void* offsetOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(smoothScalesOptional), pack_tensor(groupIndexOptional), pack_int(dstType),
       pack_bool(isSymmetrical), pack_text(quantMode), pack_tensor(yOut), pack_tensor(scaleOut), pack_tensor(offsetOut)};
-  return drydock::ops::phase1(176, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(177, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicQuantV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(176, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(177, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnDynamicQuantV4GetWorkspaceSize(const void* x, const void* smoothScalesOptional,
@@ -1935,19 +1946,19 @@ DRYDOCK_API int32_t aclnnDynamicQuantV4GetWorkspaceSize(const void* x, const voi
   Arg args[] = {pack_tensor(x), pack_tensor(smoothScalesOptional), pack_tensor(groupIndexOptional), pack_int(dstType),
       pack_bool(isSymmetrical), pack_text(quantMode), pack_double(dstTypeMax), pack_tensor(yOut),
       pack_tensor(scaleOut), pack_tensor(offsetOut)};
-  return drydock::ops::phase1(177, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(178, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnDynamicQuantV4(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(177, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(178, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEluGetWorkspaceSize(const void* self, const void* alpha, const void* scale,
     const void* inputScale, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(alpha), pack_scalar(scale), pack_scalar(inputScale), pack_tensor(out)};
-  return drydock::ops::phase1(178, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(179, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnElu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(178, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(179, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEluBackwardGetWorkspaceSize(const void* gradOutput, const void* alpha, const void* scale,
@@ -1955,19 +1966,19 @@ DRYDOCK_API int32_t aclnnEluBackwardGetWorkspaceSize(const void* gradOutput, con
     void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_scalar(alpha), pack_scalar(scale), pack_scalar(inputScale),
       pack_bool(isResult), pack_tensor(selfOrResult), pack_tensor(gradInput)};
-  return drydock::ops::phase1(179, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(180, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEluBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(179, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(180, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEmbeddingGetWorkspaceSize(const void* weight, const void* indices, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(weight), pack_tensor(indices), pack_tensor(out)};
-  return drydock::ops::phase1(180, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(181, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEmbedding(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(180, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(181, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEmbeddingBagGetWorkspaceSize(const void* weight, const void* indices, const void* offsets,
@@ -1978,10 +1989,10 @@ DRYDOCK_API int32_t aclnnEmbeddingBagGetWorkspaceSize(const void* weight, const 
       pack_int(mode), pack_bool(sparse), pack_tensor(perSampleWeights), pack_bool(includeLastOffset),
       pack_int(paddingIdx), pack_tensor(output), pack_tensor(offset2bag), pack_tensor(bagSize),
       pack_tensor(maxIndices)};
-  return drydock::ops::phase1(181, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(182, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEmbeddingBag(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(181, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(182, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEmbeddingDenseBackwardGetWorkspaceSize(const void* grad, const void* indices,
@@ -1989,103 +2000,103 @@ DRYDOCK_API int32_t aclnnEmbeddingDenseBackwardGetWorkspaceSize(const void* grad
     void** executor) {
   Arg args[] = {pack_tensor(grad), pack_tensor(indices), pack_int(static_cast<int64_t>(numWeights)),
       pack_int(static_cast<int64_t>(paddingIdx)), pack_bool(scaleGradByFreq), pack_tensor(out)};
-  return drydock::ops::phase1(182, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(183, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEmbeddingDenseBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(182, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(183, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEmbeddingRenormGetWorkspaceSize(void* selfRef, const void* indices, double maxNorm,
     double normType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(indices), pack_double(maxNorm), pack_double(normType)};
-  return drydock::ops::phase1(183, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(184, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEmbeddingRenorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(183, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(184, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEqScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(184, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(185, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEqScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(184, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(185, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEqTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(185, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(186, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEqTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(185, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(186, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEqualGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(186, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(187, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEqual(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(186, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(187, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnErfGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(187, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(188, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnErf(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(187, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(188, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnErfcGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(188, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(189, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnErfc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(188, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(189, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnErfinvGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(189, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(190, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnErfinv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(189, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(190, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnExpGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(190, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(191, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnExp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(190, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(191, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnExp2GetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(191, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(192, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnExp2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(191, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(192, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnExpm1GetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(192, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(193, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnExpm1(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(192, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(193, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnEyeGetWorkspaceSize(int64_t n, int64_t m, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_int(n), pack_int(m), pack_tensor(out)};
-  return drydock::ops::phase1(193, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(194, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnEye(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(193, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(194, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFFNToAttentionGetWorkspaceSize(const void* x, const void* sessionIds,
@@ -2095,10 +2106,10 @@ DRYDOCK_API int32_t aclnnFFNToAttentionGetWorkspaceSize(const void* x, const voi
   Arg args[] = {pack_tensor(x), pack_tensor(sessionIds), pack_tensor(microBatchIds), pack_tensor(tokenIds),
       pack_tensor(expertOffsets), pack_tensor(actualTokenNum), pack_tensor(attnRankTable), pack_text(group),
       pack_int(worldSize), pack_ints(tokenInfoTableShape), pack_ints(tokenDataShape)};
-  return drydock::ops::phase1(194, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(195, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFFNToAttention(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(194, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(195, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFFNV2GetWorkspaceSize(const void* x, const void* weight1, const void* weight2,
@@ -2111,10 +2122,10 @@ DRYDOCK_API int32_t aclnnFFNV2GetWorkspaceSize(const void* x, const void* weight
       pack_tensor(deqScale2), pack_tensor(antiquantScale1), pack_tensor(antiquantScale2),
       pack_tensor(antiquantOffset1), pack_tensor(antiquantOffset2), pack_text(activation), pack_int(innerPrecise),
       pack_bool(tokensIndexFlag), pack_tensor(y)};
-  return drydock::ops::phase1(195, args, 18, workspaceSize, executor);
+  return drydock::ops::phase1(196, args, 18, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFFNV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(195, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(196, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(const void* self, const void* scale,
@@ -2122,11 +2133,11 @@ DRYDOCK_API int32_t aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(cons
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(scale), pack_tensor(zeroPoint), pack_int(axis), pack_int(quantMin),
       pack_int(quantMax), pack_tensor(out), pack_tensor(mask)};
-  return drydock::ops::phase1(196, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(197, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFakeQuantPerChannelAffineCachemask(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(196, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(197, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(const void* self, const void* scale,
@@ -2134,29 +2145,29 @@ DRYDOCK_API int32_t aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(const
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(scale), pack_tensor(zeroPoint), pack_double(fakeQuantEnabled),
       pack_int(quantMin), pack_int(quantMax), pack_tensor(out), pack_tensor(mask)};
-  return drydock::ops::phase1(197, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(198, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFakeQuantPerTensorAffineCachemask(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(197, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(198, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFastGeluGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(198, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(199, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFastGelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(198, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(199, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFastGeluBackwardGetWorkspaceSize(const void* gradOutput, const void* self, void* gradInput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(gradInput)};
-  return drydock::ops::phase1(199, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(200, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFastGeluBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(199, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(200, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFastLayerNormGetWorkspaceSize(const void* input, const void* normalizedShape,
@@ -2165,10 +2176,10 @@ DRYDOCK_API int32_t aclnnFastLayerNormGetWorkspaceSize(const void* input, const 
   Arg args[] = {pack_tensor(input), pack_ints(normalizedShape), pack_tensor(weightOptional),
       pack_tensor(biasOptional), pack_double(eps), pack_tensor(out), pack_tensor(meanOutOptional),
       pack_tensor(rstdOutOptional)};
-  return drydock::ops::phase1(200, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(201, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFastLayerNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(200, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(201, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFfnWorkerBatchingGetWorkspaceSize(const void* scheduleContext, int64_t expertNum,
@@ -2180,10 +2191,10 @@ DRYDOCK_API int32_t aclnnFfnWorkerBatchingGetWorkspaceSize(const void* scheduleC
       pack_int(needSchedule), pack_int(layerNum), pack_tensor(y), pack_tensor(groupList), pack_tensor(sessionIds),
       pack_tensor(microBatchIds), pack_tensor(tokenIds), pack_tensor(expertOffsets), pack_tensor(dynamicScale),
       pack_tensor(actualTokenNum)};
-  return drydock::ops::phase1(201, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(202, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFfnWorkerBatching(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(201, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(202, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -2197,10 +2208,10 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreGetWorkspaceSize(const void* query, 
       pack_ints(prefixOptional), pack_double(scaleValue), pack_double(keepProb), pack_int(preTokens),
       pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode),
       pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(202, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(203, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScore(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(202, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(203, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGradGetWorkspaceSize(const void* query, const void* keyIn,
@@ -2217,11 +2228,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreGradGetWorkspaceSize(const void* que
       pack_double(scaleValue), pack_double(keepProb), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum),
       pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode), pack_tensor(dqOut), pack_tensor(dkOut),
       pack_tensor(dvOut), pack_tensor(dpseOut)};
-  return drydock::ops::phase1(203, args, 25, workspaceSize, executor);
+  return drydock::ops::phase1(204, args, 25, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(203, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(204, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV2GetWorkspaceSize(const void* query, const void* keyIn,
@@ -2240,11 +2251,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV2GetWorkspaceSize(const void* q
       pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise),
       pack_int(sparseMode), pack_int(pseType), pack_tensor(dqOut), pack_tensor(dkOut), pack_tensor(dvOut),
       pack_tensor(dpseOut)};
-  return drydock::ops::phase1(204, args, 28, workspaceSize, executor);
+  return drydock::ops::phase1(205, args, 28, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(204, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(205, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV3GetWorkspaceSize(const void* query, const void* keyIn,
@@ -2264,11 +2275,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV3GetWorkspaceSize(const void* q
       pack_double(keepProb), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout),
       pack_int(innerPrecise), pack_int(sparseMode), pack_int(pseType), pack_tensor(dqOut), pack_tensor(dkOut),
       pack_tensor(dvOut), pack_tensor(dpseOut), pack_tensor(dsinkOut)};
-  return drydock::ops::phase1(205, args, 30, workspaceSize, executor);
+  return drydock::ops::phase1(206, args, 30, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV3(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(205, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(206, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV4GetWorkspaceSize(const void* query, const void* keyIn,
@@ -2296,11 +2307,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV4GetWorkspaceSize(const void* q
       pack_text(inputLayout), pack_text(softmaxInLayout), pack_int(innerPrecise), pack_int(sparseMode),
       pack_int(pseType), pack_int(seed), pack_int(offset), pack_int(outDtype), pack_tensor(dqOut), pack_tensor(dkOut),
       pack_tensor(dvOut), pack_tensor(dqRopeOut), pack_tensor(dkRopeOut), pack_tensor(dpseOut), pack_tensor(dsinkOut)};
-  return drydock::ops::phase1(206, args, 45, workspaceSize, executor);
+  return drydock::ops::phase1(207, args, 45, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScoreGradV4(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(206, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(207, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreV2GetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -2316,10 +2327,10 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreV2GetWorkspaceSize(const void* query
       pack_double(keepProb), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout),
       pack_int(innerPrecise), pack_int(sparseMode), pack_int(pseType), pack_tensor(softmaxMaxOut),
       pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(207, args, 23, workspaceSize, executor);
+  return drydock::ops::phase1(208, args, 23, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScoreV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(207, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(208, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreV3GetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -2336,10 +2347,10 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreV3GetWorkspaceSize(const void* query
       pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode),
       pack_int(pseType), pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut),
       pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(208, args, 24, workspaceSize, executor);
+  return drydock::ops::phase1(209, args, 24, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScoreV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(208, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(209, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionScoreV4GetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -2362,10 +2373,10 @@ DRYDOCK_API int32_t aclnnFlashAttentionScoreV4GetWorkspaceSize(const void* query
       pack_int(sparseMode), pack_int(outDtype), pack_int(pseType), pack_text(softmaxOutLayout), pack_int(seed),
       pack_int(offset), pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut),
       pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(209, args, 35, workspaceSize, executor);
+  return drydock::ops::phase1(210, args, 35, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionScoreV4(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(209, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(210, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(const void* query, const void* keyIn,
@@ -2384,11 +2395,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(const 
       pack_double(keepProb), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout),
       pack_int(innerPrecise), pack_int(sparseMode), pack_tensor(dqOut), pack_tensor(dkOut), pack_tensor(dvOut),
       pack_tensor(dpseOut)};
-  return drydock::ops::phase1(210, args, 27, workspaceSize, executor);
+  return drydock::ops::phase1(211, args, 27, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(210, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(211, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize(const void* query, const void* keyIn,
@@ -2408,11 +2419,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize(cons
       pack_ints(kvStartIdxOptional), pack_double(scaleValue), pack_double(keepProb), pack_int(preTokens),
       pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode),
       pack_int(pseType), pack_tensor(dqOut), pack_tensor(dkOut), pack_tensor(dvOut), pack_tensor(dpseOut)};
-  return drydock::ops::phase1(211, args, 30, workspaceSize, executor);
+  return drydock::ops::phase1(212, args, 30, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(211, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(212, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV3GetWorkspaceSize(const void* query, const void* queryRope,
@@ -2434,11 +2445,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV3GetWorkspaceSize(cons
       pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise),
       pack_int(sparseMode), pack_int(pseType), pack_tensor(dqOut), pack_tensor(dqRopeOut), pack_tensor(dkOut),
       pack_tensor(dkRopeOut), pack_tensor(dvOut), pack_tensor(dpseOut)};
-  return drydock::ops::phase1(212, args, 34, workspaceSize, executor);
+  return drydock::ops::phase1(213, args, 34, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV3(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(212, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(213, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV4GetWorkspaceSize(const void* query, const void* keyIn,
@@ -2457,11 +2468,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV4GetWorkspaceSize(cons
       pack_double(keepProb), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout),
       pack_int(innerPrecise), pack_int(sparseMode), pack_tensor(dqOut), pack_tensor(dkOut), pack_tensor(dvOut),
       pack_tensor(dpseOut), pack_text(softmaxInLayout)};
-  return drydock::ops::phase1(213, args, 28, workspaceSize, executor);
+  return drydock::ops::phase1(214, args, 28, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV4(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(213, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(214, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV5GetWorkspaceSize(const void* query, const void* queryRope,
@@ -2484,11 +2495,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV5GetWorkspaceSize(cons
       pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode), pack_int(pseType),
       pack_text(softmaxInLayout), pack_tensor(dqOut), pack_tensor(dqRopeOut), pack_tensor(dkOut),
       pack_tensor(dkRopeOut), pack_tensor(dvOut), pack_tensor(dpseOut), pack_tensor(dsinkOut)};
-  return drydock::ops::phase1(214, args, 37, workspaceSize, executor);
+  return drydock::ops::phase1(215, args, 37, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionUnpaddingScoreGradV5(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(214, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(215, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreGetWorkspaceSize(const void* query, const void* key,
@@ -2504,11 +2515,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreGetWorkspaceSize(const void* q
       pack_double(scaleValue), pack_double(keepProb), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum),
       pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode), pack_tensor(softmaxMaxOut),
       pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(215, args, 22, workspaceSize, executor);
+  return drydock::ops::phase1(216, args, 22, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScore(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(215, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(216, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV2GetWorkspaceSize(const void* query, const void* key,
@@ -2525,11 +2536,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV2GetWorkspaceSize(const void*
       pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise),
       pack_int(sparseMode), pack_int(pseType), pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut),
       pack_tensor(softmaxOutOut), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(216, args, 25, workspaceSize, executor);
+  return drydock::ops::phase1(217, args, 25, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(216, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(217, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV3GetWorkspaceSize(const void* query, const void* queryRope,
@@ -2548,11 +2559,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV3GetWorkspaceSize(const void*
       pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode),
       pack_int(pseType), pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut),
       pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(217, args, 27, workspaceSize, executor);
+  return drydock::ops::phase1(218, args, 27, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV3(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(217, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(218, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV4GetWorkspaceSize(const void* query, const void* key,
@@ -2568,11 +2579,11 @@ DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV4GetWorkspaceSize(const void*
       pack_double(scaleValue), pack_double(keepProb), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum),
       pack_text(inputLayout), pack_int(innerPrecise), pack_int(sparseMode), pack_text(softmaxOutLayout),
       pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(218, args, 23, workspaceSize, executor);
+  return drydock::ops::phase1(219, args, 23, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV4(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(218, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(219, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV5GetWorkspaceSize(const void* query, const void* queryRope,
@@ -2592,65 +2603,56 @@ DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV5GetWorkspaceSize(const void*
       pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(innerPrecise),
       pack_int(sparseMode), pack_int(pseType), pack_text(softmaxOutLayout), pack_tensor(softmaxMaxOut),
       pack_tensor(softmaxSumOut), pack_tensor(softmaxOutOut), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(219, args, 29, workspaceSize, executor);
+  return drydock::ops::phase1(220, args, 29, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlashAttentionVarLenScoreV5(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(219, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(220, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlatQuantGetWorkspaceSize(const void* x, const void* kroneckerP1, const void* kroneckerP2,
     double clipRatio, void* out, void* quantScale, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(kroneckerP1), pack_tensor(kroneckerP2), pack_double(clipRatio),
       pack_tensor(out), pack_tensor(quantScale)};
-  return drydock::ops::phase1(220, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(221, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlatQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(220, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(221, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlatQuantV2GetWorkspaceSize(const void* x, const void* kroneckerP1, const void* kroneckerP2,
     double clipRatio, double dstTypeMax, void* out, void* quantScale, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(kroneckerP1), pack_tensor(kroneckerP2), pack_double(clipRatio),
       pack_double(dstTypeMax), pack_tensor(out), pack_tensor(quantScale)};
-  return drydock::ops::phase1(221, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(222, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlatQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(221, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(222, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFlipGetWorkspaceSize(const void* self, const void* dims, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dims), pack_tensor(out)};
-  return drydock::ops::phase1(222, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(223, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFlip(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(222, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(223, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFloorGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(223, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(224, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFloor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(223, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(224, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFloorDivideGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(224, args, 3, workspaceSize, executor);
-}
-DRYDOCK_API int32_t aclnnFloorDivide(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(224, workspace, workspaceSize, executor, stream);
-}
-
-DRYDOCK_API int32_t aclnnFloorDividesGetWorkspaceSize(const void* self, const void* other, void* out,
-    uint64_t* workspaceSize, void** executor) {
-  Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
   return drydock::ops::phase1(225, args, 3, workspaceSize, executor);
 }
-DRYDOCK_API int32_t aclnnFloorDivides(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
+DRYDOCK_API int32_t aclnnFloorDivide(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
   return drydock::ops::phase2(225, workspace, workspaceSize, executor, stream);
 }
 

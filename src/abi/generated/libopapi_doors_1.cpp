@@ -12,648 +12,657 @@ using drydock::ops::Arg;
 
 extern "C" {
 
-DRYDOCK_API int32_t aclnnFmodScalarGetWorkspaceSize(const void* self, const void* other, void* out,
+DRYDOCK_API int32_t aclnnFloorDividesGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
   return drydock::ops::phase1(226, args, 3, workspaceSize, executor);
 }
-DRYDOCK_API int32_t aclnnFmodScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
+DRYDOCK_API int32_t aclnnFloorDivides(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
   return drydock::ops::phase2(226, workspace, workspaceSize, executor, stream);
+}
+
+DRYDOCK_API int32_t aclnnFmodScalarGetWorkspaceSize(const void* self, const void* other, void* out,
+    uint64_t* workspaceSize, void** executor) {
+  Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
+  return drydock::ops::phase1(227, args, 3, workspaceSize, executor);
+}
+DRYDOCK_API int32_t aclnnFmodScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
+  return drydock::ops::phase2(227, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFmodTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(227, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(228, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFmodTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(227, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(228, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAbsGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(228, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(229, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAbs(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(228, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(229, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAcosGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(229, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(230, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAcos(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(229, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(230, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddListGetWorkspaceSize(const void* x1, const void* x2, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensor(alpha), pack_tensors(out)};
-  return drydock::ops::phase1(230, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(231, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(230, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(231, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddListV2GetWorkspaceSize(const void* x1, const void* x2, const void* alpha,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_scalar(alpha), pack_tensors(out)};
-  return drydock::ops::phase1(231, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(232, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddListV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(231, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(232, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddScalarGetWorkspaceSize(const void* x, const void* scalar, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(232, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(233, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(232, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(233, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddScalarListGetWorkspaceSize(const void* x, const void* scalars, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalars(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(233, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(234, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddScalarList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(233, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(234, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddScalarV2GetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(234, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(235, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(234, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(235, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddcdivScalarGetWorkspaceSize(const void* x1, const void* x2, const void* x3,
     const void* scalar, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(x3), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(235, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(236, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddcdivScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(235, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(236, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddcdivScalarListGetWorkspaceSize(const void* x1, const void* x2, const void* x3,
     const void* scalars, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(x3), pack_tensor(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(236, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(237, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddcdivScalarList(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(236, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(237, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddcdivScalarV2GetWorkspaceSize(const void* x1, const void* x2, const void* x3,
     const void* scalar, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(x3), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(237, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(238, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddcdivScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(237, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(238, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddcmulScalarGetWorkspaceSize(const void* x1, const void* x2, const void* x3,
     const void* scalar, const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(x3), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(238, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(239, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddcmulScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(238, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(239, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddcmulScalarListGetWorkspaceSize(const void* x1, const void* x2, const void* x3,
     const void* scalars, const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(x3), pack_tensor(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(239, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(240, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddcmulScalarList(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(239, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(240, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAddcmulScalarV2GetWorkspaceSize(const void* x1, const void* x2, const void* x3,
     const void* scalar, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(x3), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(240, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(241, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAddcmulScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(240, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(241, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAsinGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(241, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(242, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAsin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(241, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(242, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachAtanGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(242, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(243, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachAtan(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(242, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(243, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachCopyGetWorkspaceSize(const void* x, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(243, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(244, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachCopy(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(243, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(244, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachCosGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(244, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(245, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachCos(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(244, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(245, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachCoshGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(245, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(246, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachCosh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(245, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(246, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachDivListGetWorkspaceSize(const void* x1, const void* x2, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(out)};
-  return drydock::ops::phase1(246, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(247, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachDivList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(246, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(247, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachDivScalarGetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(247, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(248, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachDivScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(247, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(248, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachDivScalarListGetWorkspaceSize(const void* x, const void* scalars, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalars(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(248, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(249, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachDivScalarList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(248, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(249, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachDivScalarV2GetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(249, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(250, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachDivScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(249, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(250, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachErfGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(250, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(251, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachErf(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(250, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(251, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachErfcGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(251, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(252, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachErfc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(251, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(252, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachExpGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(252, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(253, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachExp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(252, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(253, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachExpm1GetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(253, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(254, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachExpm1(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(253, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(254, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachLerpListGetWorkspaceSize(const void* x1, const void* x2, const void* weight,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(weight), pack_tensors(out)};
-  return drydock::ops::phase1(254, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(255, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachLerpList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(254, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(255, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachLerpScalarGetWorkspaceSize(const void* x1, const void* x2, const void* weight,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_scalar(weight), pack_tensors(out)};
-  return drydock::ops::phase1(255, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(256, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachLerpScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(255, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(256, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachLogGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(256, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(257, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachLog(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(256, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(257, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachLog10GetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(257, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(258, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachLog10(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(257, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(258, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachLog1pGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(258, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(259, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachLog1p(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(258, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(259, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachLog2GetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(259, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(260, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachLog2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(259, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(260, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMaximumListGetWorkspaceSize(const void* x1, const void* x2, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(out)};
-  return drydock::ops::phase1(260, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(261, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMaximumList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(260, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(261, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMaximumScalarGetWorkspaceSize(const void* x, const void* scalar, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(261, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(262, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMaximumScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(261, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(262, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMaximumScalarListGetWorkspaceSize(const void* x, const void* scalars, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalars(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(262, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(263, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMaximumScalarList(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(262, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(263, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMaximumScalarV2GetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(263, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(264, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMaximumScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(263, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(264, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMinimumListGetWorkspaceSize(const void* x1, const void* x2, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(out)};
-  return drydock::ops::phase1(264, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(265, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMinimumList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(264, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(265, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMinimumScalarGetWorkspaceSize(const void* x, const void* scalar, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(265, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(266, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMinimumScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(265, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(266, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMinimumScalarListGetWorkspaceSize(const void* x, const void* scalars, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalars(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(266, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(267, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMinimumScalarList(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(266, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(267, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMinimumScalarV2GetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(267, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(268, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMinimumScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(267, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(268, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMulListGetWorkspaceSize(const void* x1, const void* x2, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(out)};
-  return drydock::ops::phase1(268, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(269, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMulList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(268, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(269, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMulScalarGetWorkspaceSize(const void* x, const void* scalar, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(269, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(270, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMulScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(269, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(270, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMulScalarListGetWorkspaceSize(const void* x, const void* scalars, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalars(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(270, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(271, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMulScalarList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(270, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(271, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachMulScalarV2GetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(271, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(272, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachMulScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(271, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(272, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachNegGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(272, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(273, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachNeg(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(272, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(273, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachNonFiniteCheckAndUnscaleGetWorkspaceSize(const void* scaledGrads,
     const void* foundInf, const void* invScale, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(scaledGrads), pack_tensor(foundInf), pack_tensor(invScale)};
-  return drydock::ops::phase1(273, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(274, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachNonFiniteCheckAndUnscale(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(273, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(274, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachNormGetWorkspaceSize(const void* x, const void* scalar, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(274, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(275, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(274, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(275, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachPowListGetWorkspaceSize(const void* x1, const void* x2, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensors(out)};
-  return drydock::ops::phase1(275, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(276, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachPowList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(275, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(276, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachPowScalarGetWorkspaceSize(const void* x, const void* scalar, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(276, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(277, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachPowScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(276, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(277, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachPowScalarAndTensorGetWorkspaceSize(const void* scalar, const void* x, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(scalar), pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(277, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(278, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachPowScalarAndTensor(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(277, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(278, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachPowScalarListGetWorkspaceSize(const void* x, const void* scalars, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalars(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(278, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(279, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachPowScalarList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(278, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(279, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachPowScalarV2GetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(279, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(280, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachPowScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(279, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(280, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachReciprocalGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(280, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(281, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachReciprocal(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(280, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(281, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachRoundOffNumberGetWorkspaceSize(const void* x, const void* roundMode, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(roundMode), pack_tensors(out)};
-  return drydock::ops::phase1(281, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(282, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachRoundOffNumber(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(281, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(282, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachRoundOffNumberV2GetWorkspaceSize(const void* x, const void* roundMode, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(roundMode), pack_tensors(out)};
-  return drydock::ops::phase1(282, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(283, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachRoundOffNumberV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(282, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(283, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSigmoidGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(283, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(284, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSigmoid(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(283, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(284, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSignGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(284, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(285, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSign(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(284, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(285, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSinGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(285, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(286, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(285, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(286, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSinhGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(286, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(287, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSinh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(286, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(287, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSqrtGetWorkspaceSize(const void* x, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(287, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(288, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSqrt(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(287, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(288, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSubListGetWorkspaceSize(const void* x1, const void* x2, const void* alpha,
     const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_tensor(alpha), pack_tensors(out)};
-  return drydock::ops::phase1(288, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(289, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSubList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(288, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(289, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSubListV2GetWorkspaceSize(const void* x1, const void* x2, const void* alpha,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x1), pack_tensors(x2), pack_scalar(alpha), pack_tensors(out)};
-  return drydock::ops::phase1(289, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(290, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSubListV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(289, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(290, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSubScalarGetWorkspaceSize(const void* x, const void* scalar, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensor(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(290, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(291, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSubScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(290, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(291, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSubScalarListGetWorkspaceSize(const void* x, const void* scalars, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalars(scalars), pack_tensors(out)};
-  return drydock::ops::phase1(291, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(292, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSubScalarList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(291, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(292, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachSubScalarV2GetWorkspaceSize(const void* x, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x), pack_scalar(scalar), pack_tensors(out)};
-  return drydock::ops::phase1(292, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(293, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachSubScalarV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(292, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(293, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachTanGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(293, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(294, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachTan(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(293, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(294, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachTanhGetWorkspaceSize(const void* x, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(x), pack_tensors(out)};
-  return drydock::ops::phase1(294, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(295, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachTanh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(294, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(295, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnForeachZeroInplaceGetWorkspaceSize(const void* x, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(x)};
-  return drydock::ops::phase1(295, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(296, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnForeachZeroInplace(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(295, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(296, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFracGetWorkspaceSize(const void* input, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(out)};
-  return drydock::ops::phase1(296, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(297, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFrac(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(296, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(297, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedAdamGetWorkspaceSize(const void* paramsRef, const void* gradsRef,
@@ -664,10 +673,10 @@ DRYDOCK_API int32_t aclnnFusedAdamGetWorkspaceSize(const void* paramsRef, const 
       pack_tensors(maxExpAvgSqsRef), pack_tensors(stateSteps), pack_tensor(gradScaleOptional),
       pack_tensor(foundInfOptional), pack_double(lr), pack_double(beta1), pack_double(beta2),
       pack_double(weightDecay), pack_double(eps), pack_bool(amsgrad), pack_bool(maximize)};
-  return drydock::ops::phase1(297, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(298, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedAdam(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(297, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(298, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedCausalConv1dGetWorkspaceSize(const void* x, const void* weight, void* convStates,
@@ -682,10 +691,10 @@ DRYDOCK_API int32_t aclnnFusedCausalConv1dGetWorkspaceSize(const void* x, const 
       pack_tensor(blockIdxLastScheduledToken), pack_tensor(initialStateIdx), pack_int(activationMode),
       pack_int(padSlotId), pack_int(runMode), pack_int(maxQueryLen), pack_int(residualConnection),
       pack_int(blockSize), pack_int(convMode), pack_tensor(y)};
-  return drydock::ops::phase1(298, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(299, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedCausalConv1d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(298, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(299, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(const void* logitsMax,
@@ -695,11 +704,11 @@ DRYDOCK_API int32_t aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(const v
   Arg args[] = {pack_tensor(logitsMax), pack_tensor(sumExpLogits), pack_tensor(predictedLogits),
       pack_double(labelSmoothing), pack_tensor(inputOptional), pack_tensor(weightOptional),
       pack_tensor(vocabParallelLogitsOptional), pack_tensor(lossOut), pack_tensor(softMaxOutOptional)};
-  return drydock::ops::phase1(299, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(300, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedCrossEntropyLossWithMaxSum(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(299, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(300, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedFloydAttentionGetWorkspaceSize(const void* query, const void* key1, const void* value1,
@@ -709,10 +718,10 @@ DRYDOCK_API int32_t aclnnFusedFloydAttentionGetWorkspaceSize(const void* query, 
   Arg args[] = {pack_tensor(query), pack_tensor(key1), pack_tensor(value1), pack_tensor(key2), pack_tensor(value2),
       pack_tensor(attenMaskOptional), pack_double(scaleValueOptional), pack_tensor(softmaxMaxOut),
       pack_tensor(softmaxSumOut), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(300, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(301, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedFloydAttention(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(300, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(301, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedFloydAttentionGradGetWorkspaceSize(const void* query, const void* key1,
@@ -724,11 +733,11 @@ DRYDOCK_API int32_t aclnnFusedFloydAttentionGradGetWorkspaceSize(const void* que
       pack_tensor(dy), pack_tensor(attenMaskOptional), pack_tensor(softmaxMax), pack_tensor(softmaxSum),
       pack_tensor(attentionIn), pack_double(scaleValue), pack_tensor(dqOut), pack_tensor(dk1Out), pack_tensor(dv1Out),
       pack_tensor(dk2Out), pack_tensor(dv2Out)};
-  return drydock::ops::phase1(301, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(302, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedFloydAttentionGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(301, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(302, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV2GetWorkspaceSize(const void* query, const void* key,
@@ -758,11 +767,11 @@ DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV2GetWorkspaceSize(const void* 
       pack_int(numKeyValueHeads), pack_int(sparseMode), pack_int(innerPrecise), pack_int(blockSize),
       pack_int(antiquantMode), pack_bool(softmaxLseFlag), pack_int(keyAntiquantMode), pack_int(valueAntiquantMode),
       pack_tensor(attentionOut), pack_tensor(softmaxLse)};
-  return drydock::ops::phase1(302, args, 39, workspaceSize, executor);
+  return drydock::ops::phase1(303, args, 39, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(302, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(303, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV3GetWorkspaceSize(const void* query, const void* key,
@@ -794,11 +803,11 @@ DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV3GetWorkspaceSize(const void* 
       pack_int(numKeyValueHeads), pack_int(sparseMode), pack_int(innerPrecise), pack_int(blockSize),
       pack_int(antiquantMode), pack_bool(softmaxLseFlag), pack_int(keyAntiquantMode), pack_int(valueAntiquantMode),
       pack_tensor(attentionOut), pack_tensor(softmaxLse)};
-  return drydock::ops::phase1(303, args, 42, workspaceSize, executor);
+  return drydock::ops::phase1(304, args, 42, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV3(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(303, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(304, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV4GetWorkspaceSize(const void* query, const void* key,
@@ -832,11 +841,11 @@ DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV4GetWorkspaceSize(const void* 
       pack_int(numKeyValueHeads), pack_int(sparseMode), pack_int(innerPrecise), pack_int(blockSize),
       pack_int(antiquantMode), pack_bool(softmaxLseFlag), pack_int(keyAntiquantMode), pack_int(valueAntiquantMode),
       pack_int(queryQuantMode), pack_tensor(attentionOut), pack_tensor(softmaxLse)};
-  return drydock::ops::phase1(304, args, 45, workspaceSize, executor);
+  return drydock::ops::phase1(305, args, 45, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV4(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(304, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(305, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV5GetWorkspaceSize(const void* query, const void* key,
@@ -871,11 +880,11 @@ DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV5GetWorkspaceSize(const void* 
       pack_int(innerPrecise), pack_int(blockSize), pack_int(antiquantMode), pack_bool(softmaxLseFlag),
       pack_int(keyAntiquantMode), pack_int(valueAntiquantMode), pack_int(queryQuantMode), pack_int(pseType),
       pack_tensor(attentionOut), pack_tensor(softmaxLse)};
-  return drydock::ops::phase1(305, args, 48, workspaceSize, executor);
+  return drydock::ops::phase1(306, args, 48, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedInferAttentionScoreV5(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(305, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(306, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(const void* grad, const void* input,
@@ -886,11 +895,11 @@ DRYDOCK_API int32_t aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(const v
       pack_tensor(maskedTarget), pack_double(labelSmoothing), pack_tensor(logitsMaxOptional),
       pack_tensor(sumExpLogitsOptional), pack_tensor(softmaxOptional), pack_tensor(inputGradOut),
       pack_tensor(weightGradOut)};
-  return drydock::ops::phase1(306, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(307, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedLinearCrossEntropyLossGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(306, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(307, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(const void* input, const void* weight,
@@ -901,21 +910,21 @@ DRYDOCK_API int32_t aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(const void* inp
       pack_int(vocabEndIndex), pack_tensor(logitsMaxLocalOut), pack_tensor(sumExpLogitsLocalOut),
       pack_tensor(predictedLogitsLocalOut), pack_tensor(targetMaskOut), pack_tensor(maskedTargetOut),
       pack_tensor(vocabParallelLogitsOutOptional)};
-  return drydock::ops::phase1(307, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(308, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedLinearOnlineMaxSum(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(307, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(308, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedMatmulGetWorkspaceSize(const void* x1, const void* x2, const void* bias, const void* x3,
     const char* fusedOpType, int8_t cubeMathType, const void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(x3), pack_text(fusedOpType),
       pack_int(cubeMathType), pack_tensor(y)};
-  return drydock::ops::phase1(308, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(309, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedMatmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(308, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(309, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedQuantMatmulGetWorkspaceSize(const void* x1, const void* x2, const void* x1Scale,
@@ -926,10 +935,10 @@ DRYDOCK_API int32_t aclnnFusedQuantMatmulGetWorkspaceSize(const void* x1, const 
       pack_tensor(yScaleOptional), pack_tensor(x1OffsetOptional), pack_tensor(x2OffsetOptional),
       pack_tensor(yOffsetOptional), pack_tensor(biasOptional), pack_tensor(x3Optional), pack_text(fusedOpType),
       pack_int(groupSizeOptional), pack_tensor(out)};
-  return drydock::ops::phase1(309, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(310, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedQuantMatmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(309, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(310, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedQuantMatmulWeightNzGetWorkspaceSize(const void* x1, const void* x2, const void* x1Scale,
@@ -940,11 +949,11 @@ DRYDOCK_API int32_t aclnnFusedQuantMatmulWeightNzGetWorkspaceSize(const void* x1
       pack_tensor(yScaleOptional), pack_tensor(x1OffsetOptional), pack_tensor(x2OffsetOptional),
       pack_tensor(yOffsetOptional), pack_tensor(biasOptional), pack_tensor(x3Optional), pack_text(fusedOpType),
       pack_int(groupSizeOptional), pack_tensor(out)};
-  return drydock::ops::phase1(310, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(311, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedQuantMatmulWeightNz(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(310, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(311, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnFusedSgdGetWorkspaceSize(const void* paramsRef, const void* gradsRef,
@@ -954,10 +963,10 @@ DRYDOCK_API int32_t aclnnFusedSgdGetWorkspaceSize(const void* paramsRef, const v
   Arg args[] = {pack_tensors(paramsRef), pack_tensors(gradsRef), pack_tensors(momentumBufferListOptionalRef),
       pack_tensor(gradScaleOptional), pack_double(weightDecay), pack_double(momentum), pack_double(lr),
       pack_double(dampening), pack_bool(nesterov), pack_bool(maximize), pack_bool(isFirstStep)};
-  return drydock::ops::phase1(311, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(312, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnFusedSgd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(311, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(312, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGRUGetWorkspaceSize(const void* input, const void* params, const void* hx,
@@ -968,10 +977,10 @@ DRYDOCK_API int32_t aclnnGRUGetWorkspaceSize(const void* input, const void* para
       pack_bool(hasBias), pack_int(numLayers), pack_double(dropout), pack_bool(train), pack_bool(bidirection),
       pack_bool(batchFirst), pack_tensor(output), pack_tensor(hy), pack_tensors(rOut), pack_tensors(zOut),
       pack_tensors(nOut), pack_tensors(hnOut), pack_tensors(hOut)};
-  return drydock::ops::phase1(312, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(313, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGRU(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(312, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(313, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGRUBackwardGetWorkspaceSize(const void* input, const void* params, const void* hx,
@@ -982,19 +991,19 @@ DRYDOCK_API int32_t aclnnGRUBackwardGetWorkspaceSize(const void* input, const vo
       pack_tensors(r), pack_tensors(z), pack_tensors(n), pack_tensors(hn), pack_tensors(h), pack_tensor(batchSizes),
       pack_bool(hasBias), pack_int(numLayers), pack_bool(bidirection), pack_bool(batchFirst), pack_tensor(dxOut),
       pack_tensor(dhPrevOut), pack_tensors(dparamsOut)};
-  return drydock::ops::phase1(313, args, 18, workspaceSize, executor);
+  return drydock::ops::phase1(314, args, 18, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGRUBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(313, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(314, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGatherGetWorkspaceSize(const void* self, int64_t dim, const void* index, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_tensor(out)};
-  return drydock::ops::phase1(314, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(315, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGather(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(314, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(315, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGatherPaKvCacheGetWorkspaceSize(const void* keyCache, const void* valueCache,
@@ -1003,102 +1012,102 @@ DRYDOCK_API int32_t aclnnGatherPaKvCacheGetWorkspaceSize(const void* keyCache, c
   Arg args[] = {pack_tensor(keyCache), pack_tensor(valueCache), pack_tensor(blockTables), pack_tensor(seqLens),
       pack_tensor(keyRef), pack_tensor(valueRef), pack_tensor(seqOffsetOptional), pack_text(cacheMode),
       pack_bool(isSeqLensCumsum)};
-  return drydock::ops::phase1(315, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(316, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGatherPaKvCache(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(315, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(316, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGatherV3GetWorkspaceSize(const void* self, int64_t dim, const void* index, int64_t batchDims,
     int64_t mode, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_int(batchDims), pack_int(mode),
       pack_tensor(out)};
-  return drydock::ops::phase1(316, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(317, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGatherV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(316, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(317, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGcdGetWorkspaceSize(const void* self, const void* other, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(317, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(318, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGcd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(317, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(318, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeGluV3GetWorkspaceSize(const void* self, int64_t dim, int64_t approximate,
     bool activateLeft, void* out, void* outGelu, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_int(approximate), pack_bool(activateLeft), pack_tensor(out),
       pack_tensor(outGelu)};
-  return drydock::ops::phase1(318, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(319, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeGluV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(318, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(319, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeGluV3BackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* gelu,
     int64_t dim, int64_t approximate, bool activateLeft, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(gelu), pack_int(dim), pack_int(approximate),
       pack_bool(activateLeft), pack_tensor(gradInput)};
-  return drydock::ops::phase1(319, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(320, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeGluV3Backward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(319, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(320, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(320, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(321, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(320, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(321, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(321, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(322, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(321, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(322, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeluGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(322, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(323, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(322, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(323, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeluBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* gradInput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(gradInput)};
-  return drydock::ops::phase1(323, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(324, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeluBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(323, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(324, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeluBackwardV2GetWorkspaceSize(const void* gradOutput, const void* self, char* approximate,
     void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_text(approximate), pack_tensor(gradInput)};
-  return drydock::ops::phase1(324, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(325, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeluBackwardV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(324, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(325, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeluMulGetWorkspaceSize(const void* input, char* approximateOptional, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_text(approximateOptional), pack_tensor(out)};
-  return drydock::ops::phase1(325, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(326, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeluMul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(325, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(326, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeluQuantGetWorkspaceSize(const void* self, const void* inputScaleOptional,
@@ -1107,56 +1116,56 @@ DRYDOCK_API int32_t aclnnGeluQuantGetWorkspaceSize(const void* self, const void*
   Arg args[] = {pack_tensor(self), pack_tensor(inputScaleOptional), pack_tensor(inputOffsetOptional),
       pack_text(approximate), pack_text(quantMode), pack_text(roundMode), pack_int(dstType), pack_tensor(y),
       pack_tensor(outScaleOptional)};
-  return drydock::ops::phase1(326, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(327, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeluQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(326, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(327, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGeluV2GetWorkspaceSize(const void* x, int64_t approximate, void* y, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(x), pack_int(approximate), pack_tensor(y)};
-  return drydock::ops::phase1(327, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(328, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGeluV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(327, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(328, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGemmaRmsNormGetWorkspaceSize(const void* x, const void* gamma, double epsilon,
     const void* yOut, const void* rstdOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(gamma), pack_double(epsilon), pack_tensor(yOut), pack_tensor(rstdOut)};
-  return drydock::ops::phase1(328, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(329, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGemmaRmsNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(328, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(329, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGluGetWorkspaceSize(const void* self, int64_t dim, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(329, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(330, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGlu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(329, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(330, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGluBackwardGetWorkspaceSize(const void* gradOut, const void* self, int64_t dim,
     const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_tensor(self), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(330, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(331, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGluBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(330, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(331, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGridSampler2DGetWorkspaceSize(const void* input, const void* grid, int64_t interpolationMode,
     int64_t paddingMode, bool alignCorners, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(grid), pack_int(interpolationMode), pack_int(paddingMode),
       pack_bool(alignCorners), pack_tensor(out)};
-  return drydock::ops::phase1(331, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(332, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGridSampler2D(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(331, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(332, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGridSampler2DBackwardGetWorkspaceSize(const void* gradOutput, const void* input,
@@ -1165,20 +1174,20 @@ DRYDOCK_API int32_t aclnnGridSampler2DBackwardGetWorkspaceSize(const void* gradO
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(input), pack_tensor(grid), pack_int(interpolationMode),
       pack_int(paddingMode), pack_bool(alignCorners), pack_bools(outputMask), pack_tensor(inputGrad),
       pack_tensor(gridGrad)};
-  return drydock::ops::phase1(332, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(333, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGridSampler2DBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(332, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(333, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGridSampler3DGetWorkspaceSize(const void* input, const void* grid, int64_t interpolationMode,
     int64_t paddingMode, bool alignCorners, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(grid), pack_int(interpolationMode), pack_int(paddingMode),
       pack_bool(alignCorners), pack_tensor(out)};
-  return drydock::ops::phase1(333, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(334, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGridSampler3D(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(333, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(334, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGridSampler3DBackwardGetWorkspaceSize(const void* gradOutput, const void* input,
@@ -1187,10 +1196,10 @@ DRYDOCK_API int32_t aclnnGridSampler3DBackwardGetWorkspaceSize(const void* gradO
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(input), pack_tensor(grid), pack_int(interpolationMode),
       pack_int(paddingMode), pack_bool(alignCorners), pack_bools(outputMask), pack_tensor(inputGrad),
       pack_tensor(gridGrad)};
-  return drydock::ops::phase1(334, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(335, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGridSampler3DBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(334, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(335, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupNormGetWorkspaceSize(const void* self, const void* gamma, const void* beta, int64_t N,
@@ -1198,10 +1207,10 @@ DRYDOCK_API int32_t aclnnGroupNormGetWorkspaceSize(const void* self, const void*
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(gamma), pack_tensor(beta), pack_int(N), pack_int(C), pack_int(HxW),
       pack_int(group), pack_double(eps), pack_tensor(out), pack_tensor(meanOut), pack_tensor(rstdOut)};
-  return drydock::ops::phase1(335, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(336, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(335, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(336, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupNormBackwardGetWorkspaceSize(const void* gradOut, const void* input, const void* mean,
@@ -1210,20 +1219,20 @@ DRYDOCK_API int32_t aclnnGroupNormBackwardGetWorkspaceSize(const void* gradOut, 
   Arg args[] = {pack_tensor(gradOut), pack_tensor(input), pack_tensor(mean), pack_tensor(rstd), pack_tensor(gamma),
       pack_int(N), pack_int(C), pack_int(HxW), pack_int(group), pack_bools(outputMask), pack_tensor(gradInput),
       pack_tensor(gradGammaOut), pack_tensor(gradBetaOut)};
-  return drydock::ops::phase1(336, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(337, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupNormBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(336, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(337, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupNormSiluGetWorkspaceSize(const void* self, const void* gamma, const void* beta,
     int64_t group, double eps, void* out, void* meanOut, void* rstdOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(gamma), pack_tensor(beta), pack_int(group), pack_double(eps),
       pack_tensor(out), pack_tensor(meanOut), pack_tensor(rstdOut)};
-  return drydock::ops::phase1(337, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(338, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupNormSilu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(337, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(338, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupNormSwishGetWorkspaceSize(const void* x, const void* gamma, const void* beta,
@@ -1232,10 +1241,10 @@ DRYDOCK_API int32_t aclnnGroupNormSwishGetWorkspaceSize(const void* x, const voi
   Arg args[] = {pack_tensor(x), pack_tensor(gamma), pack_tensor(beta), pack_int(numGroups),
       pack_text(dataFormatOptional), pack_double(eps), pack_bool(activateSwish), pack_double(swishScale),
       pack_tensor(yOut), pack_tensor(meanOut), pack_tensor(rstdOut)};
-  return drydock::ops::phase1(338, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(339, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupNormSwish(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(338, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(339, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupNormSwishGradGetWorkspaceSize(const void* dy, const void* mean, const void* rstd,
@@ -1246,20 +1255,20 @@ DRYDOCK_API int32_t aclnnGroupNormSwishGradGetWorkspaceSize(const void* dy, cons
       pack_tensor(beta), pack_int(numGroups), pack_text(dataFormatOptional), pack_double(swishScale),
       pack_bool(dgammaIsRequire), pack_bool(dbetaIsRequire), pack_tensor(dxOut), pack_tensor(dgammaOut),
       pack_tensor(dbetaOut)};
-  return drydock::ops::phase1(339, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(340, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupNormSwishGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(339, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(340, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupQuantGetWorkspaceSize(const void* x, const void* scale, const void* groupIndex,
     const void* offsetOptional, int32_t dstType, void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(scale), pack_tensor(groupIndex), pack_tensor(offsetOptional),
       pack_int(dstType), pack_tensor(y)};
-  return drydock::ops::phase1(340, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(341, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(340, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(341, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedDynamicBlockQuantGetWorkspaceSize(const void* x, const void* groupList,
@@ -1268,11 +1277,11 @@ DRYDOCK_API int32_t aclnnGroupedDynamicBlockQuantGetWorkspaceSize(const void* x,
   Arg args[] = {pack_tensor(x), pack_tensor(groupList), pack_double(minScale), pack_text(roundModeOptional),
       pack_int(dstType), pack_int(rowBlockSize), pack_int(colBlockSize), pack_int(groupListType), pack_tensor(yOut),
       pack_tensor(scaleOut)};
-  return drydock::ops::phase1(341, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(342, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedDynamicBlockQuant(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(341, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(342, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(const void* x, const void* groupList,
@@ -1282,11 +1291,11 @@ DRYDOCK_API int32_t aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(const void* 
   Arg args[] = {pack_tensor(x), pack_tensor(groupList), pack_double(minScale), pack_text(roundModeOptional),
       pack_int(dstType), pack_int(rowBlockSize), pack_int(colBlockSize), pack_int(groupListType),
       pack_double(dstTypeMax), pack_tensor(yOut), pack_tensor(scaleOut)};
-  return drydock::ops::phase1(342, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(343, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedDynamicBlockQuantV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(342, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(343, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedDynamicMxQuantGetWorkspaceSize(const void* x, const void* groupIndex,
@@ -1294,10 +1303,10 @@ DRYDOCK_API int32_t aclnnGroupedDynamicMxQuantGetWorkspaceSize(const void* x, co
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(groupIndex), pack_text(roundMode), pack_int(dstType), pack_int(blocksize),
       pack_tensor(y), pack_tensor(mxscale)};
-  return drydock::ops::phase1(343, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(344, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedDynamicMxQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(343, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(344, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(const void* x, const void* groupIndex,
@@ -1305,11 +1314,11 @@ DRYDOCK_API int32_t aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(const void* x, 
     const void* mxscale, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(groupIndex), pack_text(roundMode), pack_int(dstType), pack_int(blocksize),
       pack_int(scaleAlg), pack_double(dstTypeMax), pack_tensor(y), pack_tensor(mxscale)};
-  return drydock::ops::phase1(344, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(345, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedDynamicMxQuantV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(344, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(345, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -1321,10 +1330,10 @@ DRYDOCK_API int32_t aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(const void* gmmX
       pack_tensor(recvCountsTensorOptional), pack_tensor(mmXOptional), pack_tensor(mmWeightOptional),
       pack_text(group), pack_int(epWorldSize), pack_ints(sendCounts), pack_ints(recvCounts),
       pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_tensor(y), pack_tensor(mmYOptional)};
-  return drydock::ops::phase1(345, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(346, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatMulAlltoAllv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(345, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(346, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -1336,11 +1345,11 @@ DRYDOCK_API int32_t aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(const void* gm
       pack_tensor(recvCountsTensorOptional), pack_tensor(mmXOptional), pack_tensor(mmWeightOptional),
       pack_text(group), pack_text(commMode), pack_int(epWorldSize), pack_ints(sendCounts), pack_ints(recvCounts),
       pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_tensor(y), pack_tensor(mmYOptional)};
-  return drydock::ops::phase1(346, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(347, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatMulAlltoAllvV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(346, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(347, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulGetWorkspaceSize(const void* x, const void* weight, const void* biasOptional,
@@ -1350,20 +1359,20 @@ DRYDOCK_API int32_t aclnnGroupedMatmulGetWorkspaceSize(const void* x, const void
   Arg args[] = {pack_tensors(x), pack_tensors(weight), pack_tensors(biasOptional), pack_tensors(scaleOptional),
       pack_tensors(offsetOptional), pack_tensors(antiquantScaleOptional), pack_tensors(antiquantOffsetOptional),
       pack_ints(groupListOptional), pack_int(splitItem), pack_tensors(y)};
-  return drydock::ops::phase1(347, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(348, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(347, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(348, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulAddGetWorkspaceSize(const void* x, const void* weight, const void* groupList,
     void* yRef, bool transposeX, bool transposeWeight, int64_t groupType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(groupList), pack_tensor(yRef), pack_bool(transposeX),
       pack_bool(transposeWeight), pack_int(groupType)};
-  return drydock::ops::phase1(348, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(349, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulAdd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(348, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(349, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulAddV2GetWorkspaceSize(const void* x, const void* weight, const void* groupList,
@@ -1371,10 +1380,10 @@ DRYDOCK_API int32_t aclnnGroupedMatmulAddV2GetWorkspaceSize(const void* x, const
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(groupList), pack_tensor(yRef), pack_bool(transposeX),
       pack_bool(transposeWeight), pack_int(groupType), pack_int(groupListType)};
-  return drydock::ops::phase1(349, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(350, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulAddV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(349, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(350, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(const void* x1, void* x2,
@@ -1389,11 +1398,11 @@ DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(const vo
       pack_tensor(logitOptional), pack_tensor(rowIndexOptional), pack_int(dtype), pack_double(sharedInputWeight),
       pack_int(sharedInputOffset), pack_bool(transposeX1), pack_bool(transposeX2), pack_int(groupListType),
       pack_tensor(out)};
-  return drydock::ops::phase1(350, args, 19, workspaceSize, executor);
+  return drydock::ops::phase1(351, args, 19, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(350, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(351, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(const void* x1, void* x2,
@@ -1409,11 +1418,11 @@ DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(const vo
       pack_tensor(logitOptional), pack_tensor(rowIndexOptional), pack_int(dtype), pack_double(sharedInputWeight),
       pack_int(sharedInputOffset), pack_bool(transposeX1), pack_bool(transposeX2), pack_int(groupListType),
       pack_ints(tuningConfigOptional), pack_tensor(out)};
-  return drydock::ops::phase1(351, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(352, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingV3(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(351, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(352, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(const void* x1, const void* x2,
@@ -1425,11 +1434,11 @@ DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(co
       pack_tensor(pertokenScaleOptional), pack_tensor(groupList), pack_tensor(sharedInput), pack_tensor(logit),
       pack_tensor(rowIndex), pack_int(dtype), pack_double(sharedInputWeight), pack_int(sharedInputOffset),
       pack_bool(transposeX1), pack_bool(transposeX2), pack_int(groupListType), pack_tensor(out)};
-  return drydock::ops::phase1(352, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(353, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingWeightNz(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(352, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(353, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(const void* x1, const void* x2,
@@ -1443,11 +1452,11 @@ DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(
       pack_tensor(groupList), pack_tensor(sharedInput), pack_tensor(logit), pack_tensor(rowIndex), pack_int(dtype),
       pack_double(sharedInputWeight), pack_int(sharedInputOffset), pack_bool(transposeX1), pack_bool(transposeX2),
       pack_int(groupListType), pack_ints(tuningConfigOptional), pack_tensor(out)};
-  return drydock::ops::phase1(353, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(354, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulFinalizeRoutingWeightNzV2(void* workspace, uint64_t workspaceSize,
     void* executor, void* stream) {
-  return drydock::ops::phase2(353, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(354, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(const void* x, const void* weight,
@@ -1459,11 +1468,11 @@ DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(const void* 
       pack_tensor(bias), pack_tensor(xScale), pack_tensor(smoothScale), pack_tensor(groupList), pack_int(dequantMode),
       pack_int(dequantDtype), pack_int(quantMode), pack_int(groupListType), pack_ints(tuningConfigOptional),
       pack_tensor(output), pack_tensor(outputScale)};
-  return drydock::ops::phase1(354, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(355, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(354, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(355, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(const void* x, const void* weight,
@@ -1472,11 +1481,11 @@ DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(const 
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(bias), pack_tensor(offset), pack_tensor(weightScale),
       pack_tensor(xScale), pack_tensor(groupList), pack_tensor(output), pack_tensor(outputScale),
       pack_tensor(outputOffset)};
-  return drydock::ops::phase1(355, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(356, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantWeightNZ(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(355, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(356, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(const void* x, const void* weight,
@@ -1488,11 +1497,11 @@ DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(cons
       pack_tensor(bias), pack_tensor(xScale), pack_tensor(smoothScale), pack_tensor(groupList), pack_int(dequantMode),
       pack_int(dequantDtype), pack_int(quantMode), pack_int(groupListType), pack_ints(tuningConfigOptional),
       pack_tensor(output), pack_tensor(outputScale)};
-  return drydock::ops::phase1(356, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(357, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulSwigluQuantWeightNzV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(356, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(357, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulV4GetWorkspaceSize(const void* x, const void* weight, const void* biasOptional,
@@ -1508,10 +1517,10 @@ DRYDOCK_API int32_t aclnnGroupedMatmulV4GetWorkspaceSize(const void* x, const vo
       pack_tensors(activationQuantScaleOptional), pack_tensors(activationQuantOffsetOptional), pack_int(splitItem),
       pack_int(groupType), pack_int(groupListType), pack_int(actType), pack_tensors(out),
       pack_tensors(activationFeatureOutOptional), pack_tensors(dynQuantScaleOutOptional)};
-  return drydock::ops::phase1(357, args, 19, workspaceSize, executor);
+  return drydock::ops::phase1(358, args, 19, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulV4(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(357, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(358, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulV5GetWorkspaceSize(const void* x, const void* weight, const void* biasOptional,
@@ -1527,10 +1536,10 @@ DRYDOCK_API int32_t aclnnGroupedMatmulV5GetWorkspaceSize(const void* x, const vo
       pack_tensors(activationQuantScaleOptional), pack_tensors(activationQuantOffsetOptional), pack_int(splitItem),
       pack_int(groupType), pack_int(groupListType), pack_int(actType), pack_ints(tuningConfigOptional),
       pack_tensors(out), pack_tensors(activationFeatureOutOptional), pack_tensors(dynQuantScaleOutOptional)};
-  return drydock::ops::phase1(358, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(359, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulV5(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(358, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(359, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedMatmulWeightNzGetWorkspaceSize(const void* x, const void* weight,
@@ -1547,48 +1556,48 @@ DRYDOCK_API int32_t aclnnGroupedMatmulWeightNzGetWorkspaceSize(const void* x, co
       pack_int(groupType), pack_int(groupListType), pack_int(actType), pack_ints(tuningConfigOptional),
       pack_int(quantGroupSize), pack_tensors(out), pack_tensors(activationFeatureOutOptional),
       pack_tensors(dynQuantScaleOutOptional)};
-  return drydock::ops::phase1(359, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(360, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedMatmulWeightNz(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(359, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(360, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGroupedQuantMaxGetWorkspaceSize(const void* x, const void* scale, const void* groupList,
     const char* roundMode, int64_t dstType, const void* y, const void* amax, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(scale), pack_tensor(groupList), pack_text(roundMode), pack_int(dstType),
       pack_tensor(y), pack_tensor(amax)};
-  return drydock::ops::phase1(360, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(361, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGroupedQuantMax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(360, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(361, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGtScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(361, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(362, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGtScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(361, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(362, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnGtTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(362, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(363, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnGtTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(362, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(363, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHansDecodeGetWorkspaceSize(const void* mantissa, const void* fixed, const void* var,
     const void* pdf, bool reshuff, const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(mantissa), pack_tensor(fixed), pack_tensor(var), pack_tensor(pdf), pack_bool(reshuff),
       pack_tensor(out)};
-  return drydock::ops::phase1(363, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(364, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHansDecode(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(363, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(364, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHansEncodeGetWorkspaceSize(const void* inputTensor, void* pdfRef, bool statistic,
@@ -1596,110 +1605,110 @@ DRYDOCK_API int32_t aclnnHansEncodeGetWorkspaceSize(const void* inputTensor, voi
     void** executor) {
   Arg args[] = {pack_tensor(inputTensor), pack_tensor(pdfRef), pack_bool(statistic), pack_bool(reshuff),
       pack_tensor(mantissaOut), pack_tensor(fixedOut), pack_tensor(varOut)};
-  return drydock::ops::phase1(364, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(365, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHansEncode(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(364, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(365, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardshrinkGetWorkspaceSize(const void* self, const void* lambd, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(lambd), pack_tensor(out)};
-  return drydock::ops::phase1(365, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(366, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardshrink(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(365, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(366, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardshrinkBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* lambd, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_scalar(lambd), pack_tensor(gradInput)};
-  return drydock::ops::phase1(366, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(367, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardshrinkBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(366, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(367, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardsigmoidGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(367, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(368, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardsigmoid(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(367, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(368, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardsigmoidBackwardGetWorkspaceSize(const void* gradOutput, const void* self, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(368, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(369, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardsigmoidBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(368, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(369, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardswishGetWorkspaceSize(const void* self, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(369, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(370, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardswish(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(369, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(370, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardswishBackwardGetWorkspaceSize(const void* gradOutput, const void* self, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(370, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(371, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardswishBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(370, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(371, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardswishBackwardV2GetWorkspaceSize(const void* gradOutput, const void* self, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(371, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(372, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardswishBackwardV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(371, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(372, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardtanhGetWorkspaceSize(const void* self, const void* clipValueMin,
     const void* clipValueMax, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(clipValueMin), pack_scalar(clipValueMax), pack_tensor(out)};
-  return drydock::ops::phase1(372, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(373, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardtanh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(372, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(373, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHardtanhBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* min,
     const void* max, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_scalar(min), pack_scalar(max), pack_tensor(out)};
-  return drydock::ops::phase1(373, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(374, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHardtanhBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(373, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(374, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnHistcGetWorkspaceSize(const void* self, int64_t bins, const void* min, const void* max,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(bins), pack_scalar(min), pack_scalar(max), pack_tensor(out)};
-  return drydock::ops::phase1(374, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(375, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnHistc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(374, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(375, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIm2colGetWorkspaceSize(const void* self, const void* kernelSize, const void* dilation,
     const void* padding, const void* stride, const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(kernelSize), pack_ints(dilation), pack_ints(padding), pack_ints(stride),
       pack_tensor(out)};
-  return drydock::ops::phase1(375, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(376, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIm2col(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(375, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(376, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIm2colBackwardGetWorkspaceSize(const void* gradOutput, const void* inputSize,
@@ -1707,10 +1716,10 @@ DRYDOCK_API int32_t aclnnIm2colBackwardGetWorkspaceSize(const void* gradOutput, 
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_ints(inputSize), pack_ints(kernelSize), pack_ints(dilation),
       pack_ints(padding), pack_ints(stride), pack_tensor(out)};
-  return drydock::ops::phase1(376, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(377, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIm2colBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(376, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(377, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIncreFlashAttentionV4GetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -1725,553 +1734,553 @@ DRYDOCK_API int32_t aclnnIncreFlashAttentionV4GetWorkspaceSize(const void* query
       pack_tensor(antiquantOffset), pack_tensor(blocktable), pack_tensor(kvPaddingSize), pack_int(numHeads),
       pack_double(scaleValue), pack_text(inputLayout), pack_int(numKeyValueHeads), pack_int(blockSize),
       pack_int(innerPrecise), pack_tensor(attentionOut)};
-  return drydock::ops::phase1(377, args, 22, workspaceSize, executor);
+  return drydock::ops::phase1(378, args, 22, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIncreFlashAttentionV4(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(377, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(378, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexGetWorkspaceSize(const void* self, const void* indices, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensors(indices), pack_tensor(out)};
-  return drydock::ops::phase1(378, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(379, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndex(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(378, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(379, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexAddGetWorkspaceSize(const void* self, int64_t dim, const void* index,
     const void* source, const void* alpha, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_tensor(source), pack_scalar(alpha),
       pack_tensor(out)};
-  return drydock::ops::phase1(379, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(380, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndexAdd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(379, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(380, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexAddV2GetWorkspaceSize(const void* self, int64_t dim, const void* index,
     const void* source, const void* alpha, int64_t mode, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_tensor(source), pack_scalar(alpha),
       pack_int(mode), pack_tensor(out)};
-  return drydock::ops::phase1(380, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(381, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndexAddV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(380, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(381, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexCopyGetWorkspaceSize(void* selfRef, int64_t dim, const void* index, const void* source,
     void* outRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(dim), pack_tensor(index), pack_tensor(source), pack_tensor(outRef)};
-  return drydock::ops::phase1(381, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(382, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndexCopy(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(381, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(382, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexFillGetWorkspaceSize(const void* self, int64_t dim, const void* index,
     const void* value, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_scalar(value), pack_tensor(out)};
-  return drydock::ops::phase1(382, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(383, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndexFill(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(382, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(383, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexFillTensorGetWorkspaceSize(const void* self, int64_t dim, const void* index,
     const void* value, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_ints(index), pack_scalar(value), pack_tensor(out)};
-  return drydock::ops::phase1(383, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(384, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndexFillTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(383, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(384, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexPutImplGetWorkspaceSize(void* selfRef, const void* indices, const void* values,
     bool accumulate, bool unsafe, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensors(indices), pack_tensor(values), pack_bool(accumulate),
       pack_bool(unsafe)};
-  return drydock::ops::phase1(384, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(385, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndexPutImpl(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(384, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(385, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIndexSelectGetWorkspaceSize(const void* self, int64_t dim, const void* index, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_tensor(out)};
-  return drydock::ops::phase1(385, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(386, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIndexSelect(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(385, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(386, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAcosGetWorkspaceSize(void* inputRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(inputRef)};
-  return drydock::ops::phase1(386, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(387, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAcos(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(386, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(387, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAcoshGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(387, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(388, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAcosh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(387, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(388, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddGetWorkspaceSize(const void* selfRef, const void* other, const void* alpha,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other), pack_scalar(alpha)};
-  return drydock::ops::phase1(388, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(389, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAdd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(388, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(389, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddReluGetWorkspaceSize(void* selfRef, const void* other, void* alpha,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other), pack_scalar(alpha)};
-  return drydock::ops::phase1(389, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(390, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAddRelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(389, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(390, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddRmsNormGetWorkspaceSize(void* x1Ref, void* x2Ref, const void* gamma,
     double epsilon, const void* rstdOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1Ref), pack_tensor(x2Ref), pack_tensor(gamma), pack_double(epsilon), pack_tensor(rstdOut)};
-  return drydock::ops::phase1(390, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(391, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAddRmsNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(390, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(391, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddcdivGetWorkspaceSize(const void* selfRef, const void* tensor1, const void* tensor2,
     const void* value, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(tensor1), pack_tensor(tensor2), pack_scalar(value)};
-  return drydock::ops::phase1(391, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(392, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAddcdiv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(391, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(392, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddcmulGetWorkspaceSize(const void* selfRef, const void* tensor1, const void* tensor2,
     const void* value, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(tensor1), pack_tensor(tensor2), pack_scalar(value)};
-  return drydock::ops::phase1(392, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(393, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAddcmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(392, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(393, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddmmGetWorkspaceSize(const void* selfRef, const void* mat1, const void* mat2,
     const void* beta, const void* alpha, int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(mat1), pack_tensor(mat2), pack_scalar(beta), pack_scalar(alpha),
       pack_int(cubeMathType)};
-  return drydock::ops::phase1(393, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(394, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAddmm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(393, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(394, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddrGetWorkspaceSize(void* selfRef, const void* vec1, const void* vec2,
     const void* betaOptional, const void* alphaOptional, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(vec1), pack_tensor(vec2), pack_scalar(betaOptional),
       pack_scalar(alphaOptional)};
-  return drydock::ops::phase1(394, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(395, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAddr(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(394, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(395, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAddsGetWorkspaceSize(const void* selfRef, const void* other, const void* alpha,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other), pack_scalar(alpha)};
-  return drydock::ops::phase1(395, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(396, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAdds(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(395, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(396, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAsinGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(396, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(397, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAsin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(396, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(397, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAsinhGetWorkspaceSize(void* inputRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(inputRef)};
-  return drydock::ops::phase1(397, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(398, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAsinh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(397, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(398, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAtanGetWorkspaceSize(void* inputRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(inputRef)};
-  return drydock::ops::phase1(398, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(399, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAtan(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(398, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(399, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAtan2GetWorkspaceSize(void* selfRef, void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(399, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(400, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAtan2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(399, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(400, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAtanhGetWorkspaceSize(void* inputRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(inputRef)};
-  return drydock::ops::phase1(400, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(401, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAtanh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(400, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(401, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceAttentionWorkerSchedulerGetWorkspaceSize(void* scheduleContextRef,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(scheduleContextRef)};
-  return drydock::ops::phase1(401, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(402, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceAttentionWorkerScheduler(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(401, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(402, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceBernoulliGetWorkspaceSize(const void* selfRef, const void* prob, int64_t seed,
     int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(prob), pack_int(seed), pack_int(offset)};
-  return drydock::ops::phase1(402, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(403, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceBernoulli(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(402, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(403, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceBernoulliTensorGetWorkspaceSize(const void* selfRef, const void* prob, int64_t seed,
     int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(prob), pack_int(seed), pack_int(offset)};
-  return drydock::ops::phase1(403, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(404, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceBernoulliTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(403, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(404, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceBitwiseAndScalarGetWorkspaceSize(const void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(404, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(405, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceBitwiseAndScalar(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(404, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(405, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceBitwiseAndTensorGetWorkspaceSize(const void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(405, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(406, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceBitwiseAndTensor(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(405, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(406, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceBitwiseXorScalarGetWorkspaceSize(void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(406, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(407, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceBitwiseXorScalar(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(406, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(407, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceBitwiseXorTensorGetWorkspaceSize(void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(407, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(408, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceBitwiseXorTensor(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(407, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(408, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceCeilGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(408, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(409, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceCeil(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(408, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(409, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceCeluGetWorkspaceSize(void* selfRef, const void* alpha, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(alpha)};
-  return drydock::ops::phase1(409, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(410, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceCelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(409, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(410, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceClampMaxGetWorkspaceSize(const void* selfRef, const void* clipValueMax,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(clipValueMax)};
-  return drydock::ops::phase1(410, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(411, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceClampMax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(410, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(411, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceClampMaxTensorGetWorkspaceSize(void* selfRef, const void* max,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(max)};
-  return drydock::ops::phase1(411, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(412, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceClampMaxTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(411, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(412, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceClampMinTensorGetWorkspaceSize(void* selfRef, const void* clipValueMin,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(clipValueMin)};
-  return drydock::ops::phase1(412, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(413, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceClampMinTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(412, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(413, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceCopyGetWorkspaceSize(void* selfRef, const void* src, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(src)};
-  return drydock::ops::phase1(413, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(414, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceCopy(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(413, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(414, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceCosGetWorkspaceSize(void* inputRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(inputRef)};
-  return drydock::ops::phase1(414, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(415, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceCos(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(414, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(415, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceCoshGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(415, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(416, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceCosh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(415, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(416, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceDivGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(416, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(417, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceDiv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(416, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(417, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceDivModGetWorkspaceSize(void* selfRef, const void* other, int mode,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other), pack_int(mode)};
-  return drydock::ops::phase1(417, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(418, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceDivMod(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(417, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(418, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceDivModsGetWorkspaceSize(void* selfRef, const void* other, int mode,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other), pack_int(mode)};
-  return drydock::ops::phase1(418, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(419, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceDivMods(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(418, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(419, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceDivsGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(419, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(420, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceDivs(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(419, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(420, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceEluGetWorkspaceSize(void* selfRef, const void* alpha, const void* scale,
     const void* inputScale, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(alpha), pack_scalar(scale), pack_scalar(inputScale)};
-  return drydock::ops::phase1(420, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(421, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceElu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(420, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(421, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceEqScalarGetWorkspaceSize(const void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(421, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(422, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceEqScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(421, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(422, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceEqTensorGetWorkspaceSize(const void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(422, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(423, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceEqTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(422, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(423, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceErfGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(423, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(424, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceErf(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(423, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(424, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceErfcGetWorkspaceSize(const void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(424, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(425, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceErfc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(424, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(425, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceErfinvGetWorkspaceSize(const void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(425, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(426, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceErfinv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(425, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(426, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceExpGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(426, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(427, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceExp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(426, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(427, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceExp2GetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(427, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(428, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceExp2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(427, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(428, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceExpm1GetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(428, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(429, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceExpm1(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(428, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(429, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFfnWorkerSchedulerGetWorkspaceSize(void* scheduleContextRef, int32_t syncGroupSize,
     int32_t executeMode, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(scheduleContextRef), pack_int(syncGroupSize), pack_int(executeMode)};
-  return drydock::ops::phase1(429, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(430, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFfnWorkerScheduler(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(429, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(430, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFillDiagonalGetWorkspaceSize(void* selfRef, const void* fillValue, bool wrap,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(fillValue), pack_bool(wrap)};
-  return drydock::ops::phase1(430, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(431, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFillDiagonal(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(430, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(431, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFillScalarGetWorkspaceSize(void* selfRef, const void* value, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(value)};
-  return drydock::ops::phase1(431, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(432, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFillScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(431, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(432, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFillTensorGetWorkspaceSize(void* selfRef, const void* value, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(value)};
-  return drydock::ops::phase1(432, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(433, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFillTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(432, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(433, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFloorGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(433, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(434, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFloor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(433, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(434, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFloorDivideGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(434, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(435, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFloorDivide(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(434, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(435, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFloorDividesGetWorkspaceSize(void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(435, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(436, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFloorDivides(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(435, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(436, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFmodScalarGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(436, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(437, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFmodScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(436, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(437, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFmodTensorGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(437, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(438, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFmodTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(437, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(438, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFracGetWorkspaceSize(void* inputRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(inputRef)};
-  return drydock::ops::phase1(438, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(439, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFrac(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(438, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(439, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceFusedCausalConv1dGetWorkspaceSize(void* x, const void* weight, void* convStates,
@@ -2286,117 +2295,108 @@ DRYDOCK_API int32_t aclnnInplaceFusedCausalConv1dGetWorkspaceSize(void* x, const
       pack_tensor(blockIdxLastScheduledToken), pack_tensor(initialStateIdx), pack_int(activationMode),
       pack_int(padSlotId), pack_int(runMode), pack_int(maxQueryLen), pack_int(residualConnection),
       pack_int(blockSize), pack_int(convMode)};
-  return drydock::ops::phase1(439, args, 19, workspaceSize, executor);
+  return drydock::ops::phase1(440, args, 19, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceFusedCausalConv1d(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(439, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(440, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceGeScalarGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(440, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(441, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceGeScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(440, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(441, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceGeTensorGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(441, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(442, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceGeTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(441, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(442, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceGtScalarGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(442, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(443, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceGtScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(442, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(443, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceGtTensorGetWorkspaceSize(const void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(443, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(444, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceGtTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(443, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(444, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceHardsigmoidGetWorkspaceSize(const void* self, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self)};
-  return drydock::ops::phase1(444, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(445, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceHardsigmoid(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(444, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(445, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceHardswishGetWorkspaceSize(const void* self, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self)};
-  return drydock::ops::phase1(445, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(446, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceHardswish(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(445, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(446, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceHardtanhGetWorkspaceSize(void* selfRef, const void* clipValueMin,
     const void* clipValueMax, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(clipValueMin), pack_scalar(clipValueMax)};
-  return drydock::ops::phase1(446, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(447, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceHardtanh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(446, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(447, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceIndexCopyGetWorkspaceSize(void* selfRef, int64_t dim, const void* index,
     const void* source, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(dim), pack_tensor(index), pack_tensor(source)};
-  return drydock::ops::phase1(447, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(448, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceIndexCopy(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(447, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(448, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceIndexFillGetWorkspaceSize(void* selfRef, int64_t dim, const void* index,
     const void* value, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(dim), pack_tensor(index), pack_scalar(value)};
-  return drydock::ops::phase1(448, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(449, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceIndexFill(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(448, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(449, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceIndexFillTensorGetWorkspaceSize(void* selfRef, int64_t dim, const void* index,
     const void* value, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(dim), pack_ints(index), pack_scalar(value)};
-  return drydock::ops::phase1(449, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(450, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceIndexFillTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(449, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(450, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLeScalarGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(450, args, 2, workspaceSize, executor);
-}
-DRYDOCK_API int32_t aclnnInplaceLeScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(450, workspace, workspaceSize, executor, stream);
-}
-
-DRYDOCK_API int32_t aclnnInplaceLeTensorGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
-    void** executor) {
-  Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
   return drydock::ops::phase1(451, args, 2, workspaceSize, executor);
 }
-DRYDOCK_API int32_t aclnnInplaceLeTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
+DRYDOCK_API int32_t aclnnInplaceLeScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
   return drydock::ops::phase2(451, workspace, workspaceSize, executor, stream);
 }
 

@@ -12,243 +12,252 @@ using drydock::ops::Arg;
 
 extern "C" {
 
+DRYDOCK_API int32_t aclnnInplaceLeTensorGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
+    void** executor) {
+  Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
+  return drydock::ops::phase1(452, args, 2, workspaceSize, executor);
+}
+DRYDOCK_API int32_t aclnnInplaceLeTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
+  return drydock::ops::phase2(452, workspace, workspaceSize, executor, stream);
+}
+
 DRYDOCK_API int32_t aclnnInplaceLeakyReluGetWorkspaceSize(void* selfRef, const void* negativeSlope,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(negativeSlope)};
-  return drydock::ops::phase1(452, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(453, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLeakyRelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(452, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(453, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLerpGetWorkspaceSize(void* selfRef, const void* end, const void* weight,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(end), pack_tensor(weight)};
-  return drydock::ops::phase1(453, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(454, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLerp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(453, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(454, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLerpsGetWorkspaceSize(void* selfRef, const void* end, const void* weight,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(end), pack_scalar(weight)};
-  return drydock::ops::phase1(454, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(455, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLerps(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(454, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(455, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLogGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(455, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(456, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLog(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(455, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(456, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLog10GetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(456, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(457, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLog10(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(456, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(457, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLog1pGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(457, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(458, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLog1p(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(457, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(458, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLog2GetWorkspaceSize(const void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(458, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(459, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLog2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(458, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(459, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLogicalAndGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(459, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(460, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLogicalAnd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(459, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(460, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLogicalNotGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(460, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(461, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLogicalNot(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(460, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(461, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLogicalOrGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(461, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(462, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLogicalOr(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(461, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(462, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLtScalarGetWorkspaceSize(const void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(462, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(463, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLtScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(462, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(463, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceLtTensorGetWorkspaceSize(const void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(463, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(464, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceLtTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(463, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(464, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceMaskedFillScalarGetWorkspaceSize(void* selfRef, const void* mask, const void* value,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(mask), pack_scalar(value)};
-  return drydock::ops::phase1(464, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(465, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceMaskedFillScalar(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(464, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(465, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceMaskedFillTensorGetWorkspaceSize(void* selfRef, const void* mask, const void* value,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(mask), pack_tensor(value)};
-  return drydock::ops::phase1(465, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(466, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceMaskedFillTensor(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(465, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(466, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceMaskedScatterGetWorkspaceSize(void* selfRef, const void* mask, const void* source,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(mask), pack_tensor(source)};
-  return drydock::ops::phase1(466, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(467, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceMaskedScatter(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(466, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(467, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceMishGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(467, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(468, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceMish(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(467, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(468, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceMulGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(468, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(469, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceMul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(468, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(469, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceMulsGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(469, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(470, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceMuls(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(469, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(470, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceNanToNumGetWorkspaceSize(void* selfRef, float nan, float posinf, float neginf,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_double(nan), pack_double(posinf), pack_double(neginf)};
-  return drydock::ops::phase1(470, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(471, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceNanToNum(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(470, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(471, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceNeScalarGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(471, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(472, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceNeScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(471, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(472, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceNeTensorGetWorkspaceSize(void* selfRef, const void* other, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(472, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(473, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceNeTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(472, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(473, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceNormalGetWorkspaceSize(const void* selfRef, float mean, float std, int64_t seed,
     int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_double(mean), pack_double(std), pack_int(seed), pack_int(offset)};
-  return drydock::ops::phase1(473, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(474, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceNormal(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(473, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(474, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceNormalTensorGetWorkspaceSize(const void* selfRef, float mean, float std,
     const void* seedTensor, const void* offsetTensor, int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_double(mean), pack_double(std), pack_tensor(seedTensor),
       pack_tensor(offsetTensor), pack_int(offset)};
-  return drydock::ops::phase1(474, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(475, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceNormalTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(474, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(475, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceOneGetWorkspaceSize(const void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(475, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(476, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceOne(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(475, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(476, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplacePowTensorScalarGetWorkspaceSize(const void* self, const void* exponent,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(exponent)};
-  return drydock::ops::phase1(476, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(477, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplacePowTensorScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(476, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(477, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplacePowTensorTensorGetWorkspaceSize(const void* self, const void* exponent,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(exponent)};
-  return drydock::ops::phase1(477, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(478, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplacePowTensorTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(477, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(478, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplacePutGetWorkspaceSize(void* selfRef, const void* index, const void* source,
     bool accumulate, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(index), pack_tensor(source), pack_bool(accumulate)};
-  return drydock::ops::phase1(478, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(479, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplacePut(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(478, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(479, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceQuantScatterGetWorkspaceSize(void* selfRef, const void* indices, const void* updates,
@@ -256,10 +265,10 @@ DRYDOCK_API int32_t aclnnInplaceQuantScatterGetWorkspaceSize(void* selfRef, cons
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(indices), pack_tensor(updates), pack_tensor(quantScales),
       pack_tensor(quantZeroPoints), pack_int(axis), pack_int(quantAxis), pack_int(reduction)};
-  return drydock::ops::phase1(479, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(480, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceQuantScatter(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(479, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(480, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceQuantScatterV2GetWorkspaceSize(void* selfRef, const void* indices,
@@ -267,422 +276,422 @@ DRYDOCK_API int32_t aclnnInplaceQuantScatterV2GetWorkspaceSize(void* selfRef, co
     int64_t reduction, const char* roundMode, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(indices), pack_tensor(updates), pack_tensor(quantScales),
       pack_tensor(quantZeroPoints), pack_int(axis), pack_int(quantAxis), pack_int(reduction), pack_text(roundMode)};
-  return drydock::ops::phase1(480, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(481, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceQuantScatterV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(480, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(481, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRReluWithNoiseGetWorkspaceSize(const void* self, const void* noise, const void* lower,
     const void* upper, bool training, int64_t seed, int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(noise), pack_scalar(lower), pack_scalar(upper), pack_bool(training),
       pack_int(seed), pack_int(offset)};
-  return drydock::ops::phase1(481, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(482, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRReluWithNoise(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(481, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(482, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRandomGetWorkspaceSize(const void* selfRef, int64_t from, int64_t to, int64_t seed,
     int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(from), pack_int(to), pack_int(seed), pack_int(offset)};
-  return drydock::ops::phase1(482, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(483, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRandom(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(482, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(483, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRandomTensorGetWorkspaceSize(const void* selfRef, int64_t from, int64_t to,
     const void* seedTensor, const void* offsetTensor, int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(from), pack_int(to), pack_tensor(seedTensor),
       pack_tensor(offsetTensor), pack_int(offset)};
-  return drydock::ops::phase1(483, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(484, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRandomTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(483, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(484, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRandomWithoutFromToGetWorkspaceSize(const void* selfRef, int64_t seed, int64_t offset,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(seed), pack_int(offset)};
-  return drydock::ops::phase1(484, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(485, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRandomWithoutFromTo(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(484, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(485, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRandomWithoutFromToTensorGetWorkspaceSize(const void* selfRef, const void* seedTensor,
     const void* offsetTensor, int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(seedTensor), pack_tensor(offsetTensor), pack_int(offset)};
-  return drydock::ops::phase1(485, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(486, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRandomWithoutFromToTensor(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(485, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(486, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceReciprocalGetWorkspaceSize(const void* selfRef, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(486, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(487, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceReciprocal(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(486, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(487, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceReluGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(487, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(488, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(487, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(488, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRemainderTensorScalarGetWorkspaceSize(void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(488, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(489, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRemainderTensorScalar(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(488, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(489, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRemainderTensorTensorGetWorkspaceSize(void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other)};
-  return drydock::ops::phase1(489, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(490, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRemainderTensorTensor(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(489, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(490, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRenormGetWorkspaceSize(void* selfRef, const void* p, int64_t dim, const void* maxNorm,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(p), pack_int(dim), pack_scalar(maxNorm)};
-  return drydock::ops::phase1(490, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(491, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRenorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(490, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(491, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRoundDecimalsGetWorkspaceSize(void* selfRef, int64_t decimals,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(decimals)};
-  return drydock::ops::phase1(491, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(492, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRoundDecimals(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(491, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(492, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceRsqrtGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(492, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(493, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceRsqrt(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(492, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(493, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceScatterGetWorkspaceSize(void* selfRef, int64_t dim, const void* index,
     const void* src, int64_t reduce, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(dim), pack_tensor(index), pack_tensor(src), pack_int(reduce)};
-  return drydock::ops::phase1(493, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(494, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceScatter(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(493, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(494, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceScatterReduceGetWorkspaceSize(void* selfRef, int64_t dim, const void* index,
     const void* src, int64_t reduce, bool includeSelf, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(dim), pack_tensor(index), pack_tensor(src), pack_int(reduce),
       pack_bool(includeSelf)};
-  return drydock::ops::phase1(494, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(495, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceScatterReduce(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(494, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(495, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceScatterUpdateGetWorkspaceSize(void* data, const void* indices, const void* updates,
     int64_t axis, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(data), pack_tensor(indices), pack_tensor(updates), pack_int(axis)};
-  return drydock::ops::phase1(495, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(496, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceScatterUpdate(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(495, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(496, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceScatterValueGetWorkspaceSize(void* selfRef, int64_t dim, const void* index,
     const void* value, int64_t reduce, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(dim), pack_tensor(index), pack_scalar(value), pack_int(reduce)};
-  return drydock::ops::phase1(496, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(497, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceScatterValue(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(496, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(497, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceSigmoidGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(497, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(498, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceSigmoid(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(497, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(498, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceSinGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(498, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(499, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceSin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(498, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(499, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceSincGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(499, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(500, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceSinc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(499, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(500, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceSinhGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(500, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(501, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceSinh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(500, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(501, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceSqrtGetWorkspaceSize(void* self, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self)};
-  return drydock::ops::phase1(501, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(502, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceSqrt(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(501, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(502, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceSubGetWorkspaceSize(void* selfRef, const void* other, const void* alpha,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_tensor(other), pack_scalar(alpha)};
-  return drydock::ops::phase1(502, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(503, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceSub(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(502, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(503, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceSubsGetWorkspaceSize(void* selfRef, const void* other, const void* alpha,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other), pack_scalar(alpha)};
-  return drydock::ops::phase1(503, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(504, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceSubs(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(503, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(504, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceTanGetWorkspaceSize(const void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(504, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(505, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceTan(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(504, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(505, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceTanhGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(505, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(506, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceTanh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(505, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(506, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceThresholdGetWorkspaceSize(void* selfRef, const void* threshold, const void* value,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(threshold), pack_scalar(value)};
-  return drydock::ops::phase1(506, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(507, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceThreshold(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(506, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(507, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceTrilGetWorkspaceSize(const void* selfRef, int64_t diagonal, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(diagonal)};
-  return drydock::ops::phase1(507, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(508, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceTril(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(507, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(508, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceTriuGetWorkspaceSize(void* selfRef, int64_t diagonal, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(diagonal)};
-  return drydock::ops::phase1(508, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(509, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceTriu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(508, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(509, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceUniformGetWorkspaceSize(const void* selfRef, double from, double to, uint64_t seed,
     uint64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_double(from), pack_double(to), pack_int(static_cast<int64_t>(seed)),
       pack_int(static_cast<int64_t>(offset))};
-  return drydock::ops::phase1(509, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(510, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceUniform(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(509, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(510, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceUniformTensorGetWorkspaceSize(const void* selfRef, double from, double to,
     const void* seedTensor, const void* offsetTensor, uint64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_double(from), pack_double(to), pack_tensor(seedTensor),
       pack_tensor(offsetTensor), pack_int(static_cast<int64_t>(offset))};
-  return drydock::ops::phase1(510, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(511, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceUniformTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(510, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(511, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceXLogYScalarOtherGetWorkspaceSize(void* selfRef, const void* other,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_scalar(other)};
-  return drydock::ops::phase1(511, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(512, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceXLogYScalarOther(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(511, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(512, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInplaceZeroGetWorkspaceSize(void* selfRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef)};
-  return drydock::ops::phase1(512, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(513, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInplaceZero(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(512, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(513, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInterleaveRopeGetWorkspaceSize(const void* x, const void* cos, const void* sin, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(cos), pack_tensor(sin), pack_tensor(out)};
-  return drydock::ops::phase1(513, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(514, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInterleaveRope(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(513, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(514, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnInverseGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(514, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(515, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnInverse(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(514, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(515, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIouGetWorkspaceSize(const void* bBoxes, const void* gtBoxes, const char* mode, float eps,
     bool aligned, void* overlap, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(bBoxes), pack_tensor(gtBoxes), pack_text(mode), pack_double(eps), pack_bool(aligned),
       pack_tensor(overlap)};
-  return drydock::ops::phase1(515, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(516, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIou(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(515, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(516, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIsCloseGetWorkspaceSize(const void* self, const void* other, double rtol, double atol,
     bool equalNan, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_double(rtol), pack_double(atol), pack_bool(equalNan),
       pack_tensor(out)};
-  return drydock::ops::phase1(516, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(517, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIsClose(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(516, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(517, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIsFiniteGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(517, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(518, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIsFinite(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(517, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(518, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIsInScalarTensorGetWorkspaceSize(const void* element, const void* testElements,
     bool assumeUnique, bool invert, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(element), pack_tensor(testElements), pack_bool(assumeUnique), pack_bool(invert),
       pack_tensor(out)};
-  return drydock::ops::phase1(518, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(519, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIsInScalarTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(518, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(519, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIsInTensorScalarGetWorkspaceSize(const void* element, const void* testElement,
     bool assumeUnique, bool invert, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(element), pack_scalar(testElement), pack_bool(assumeUnique), pack_bool(invert),
       pack_tensor(out)};
-  return drydock::ops::phase1(519, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(520, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIsInTensorScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(519, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(520, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIsNegInfGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(520, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(521, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIsNegInf(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(520, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(521, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnIsPosInfGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(521, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(522, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnIsPosInf(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(521, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(522, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnKlDivGetWorkspaceSize(const void* self, const void* target, int64_t reduction,
     bool logTarget, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_bool(logTarget), pack_tensor(out)};
-  return drydock::ops::phase1(522, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(523, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnKlDiv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(522, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(523, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnKlDivBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* target,
     int64_t reduction, bool logTarget, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_int(reduction),
       pack_bool(logTarget), pack_tensor(out)};
-  return drydock::ops::phase1(523, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(524, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnKlDivBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(523, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(524, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnKlDivTargetBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* target, int64_t reduction, bool logTarget, void* gradTarget, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_int(reduction),
       pack_bool(logTarget), pack_tensor(gradTarget)};
-  return drydock::ops::phase1(524, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(525, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnKlDivTargetBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(524, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(525, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnKthvalueGetWorkspaceSize(const void* self, int64_t k, int64_t dim, bool keepdim,
     void* valuesOut, void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(k), pack_int(dim), pack_bool(keepdim), pack_tensor(valuesOut),
       pack_tensor(indicesOut)};
-  return drydock::ops::phase1(525, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(526, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnKthvalue(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(525, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(526, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(const void* query, const void* key,
@@ -699,11 +708,11 @@ DRYDOCK_API int32_t aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(const void*
       pack_text(layoutKvOptional), pack_int(sparseMode), pack_int(preTokens), pack_int(nextTokens),
       pack_int(attentionMode), pack_int(quantScaleRepoMode), pack_int(tileSize), pack_int(ropeHeadDim),
       pack_tensor(attentionOut)};
-  return drydock::ops::phase1(526, args, 23, workspaceSize, executor);
+  return drydock::ops::phase1(527, args, 23, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnKvQuantSparseFlashAttention(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(526, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(527, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnKvRmsNormRopeCacheGetWorkspaceSize(const void* kv, const void* gamma, const void* cos,
@@ -716,10 +725,10 @@ DRYDOCK_API int32_t aclnnKvRmsNormRopeCacheGetWorkspaceSize(const void* kv, cons
       pack_tensor(cKvScaleOptional), pack_tensor(kRopeOffsetOptional), pack_tensor(cKvOffsetOptional),
       pack_double(epsilon), pack_text(cacheModeOptional), pack_bool(isOutputKv), pack_tensor(kRopeOut),
       pack_tensor(cKvOut)};
-  return drydock::ops::phase1(527, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(528, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnKvRmsNormRopeCache(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(527, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(528, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(const void* kv, const void* gamma, const void* cos,
@@ -732,29 +741,29 @@ DRYDOCK_API int32_t aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(const void* kv, co
       pack_tensor(cKvScaleOptional), pack_tensor(kRopeOffsetOptional), pack_tensor(cKvOffsetOptional),
       pack_tensor(vOptional), pack_double(epsilon), pack_text(cacheModeOptional), pack_bool(isOutputKv),
       pack_tensor(kRopeOut), pack_tensor(cKvOut)};
-  return drydock::ops::phase1(528, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(529, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnKvRmsNormRopeCacheV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(528, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(529, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnL1LossGetWorkspaceSize(const void* self, const void* target, int64_t reduction, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(529, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(530, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnL1Loss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(529, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(530, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnL1LossBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* target,
     int64_t reduction, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_int(reduction),
       pack_tensor(gradInput)};
-  return drydock::ops::phase1(530, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(531, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnL1LossBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(530, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(531, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLSTMGetWorkspaceSize(const void* input, const void* params, const void* hx,
@@ -766,10 +775,10 @@ DRYDOCK_API int32_t aclnnLSTMGetWorkspaceSize(const void* input, const void* par
       pack_bool(batchFirst), pack_tensor(output), pack_tensor(hy), pack_tensor(cy), pack_tensors(iOut),
       pack_tensors(jOut), pack_tensors(fOut), pack_tensors(oOut), pack_tensors(hOut), pack_tensors(cOut),
       pack_tensors(tanhCOut)};
-  return drydock::ops::phase1(531, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(532, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLSTM(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(531, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(532, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLayerNormGetWorkspaceSize(const void* input, const void* normalizedShape,
@@ -778,10 +787,10 @@ DRYDOCK_API int32_t aclnnLayerNormGetWorkspaceSize(const void* input, const void
   Arg args[] = {pack_tensor(input), pack_ints(normalizedShape), pack_tensor(weightOptional),
       pack_tensor(biasOptional), pack_double(eps), pack_tensor(out), pack_tensor(meanOutOptional),
       pack_tensor(rstdOutOptional)};
-  return drydock::ops::phase1(532, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(533, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLayerNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(532, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(533, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLayerNormBackwardGetWorkspaceSize(const void* gradOut, const void* input,
@@ -791,92 +800,92 @@ DRYDOCK_API int32_t aclnnLayerNormBackwardGetWorkspaceSize(const void* gradOut, 
   Arg args[] = {pack_tensor(gradOut), pack_tensor(input), pack_ints(normalizedShape), pack_tensor(mean),
       pack_tensor(rstd), pack_tensor(weightOptional), pack_tensor(biasOptional), pack_bools(outputMask),
       pack_tensor(gradInputOut), pack_tensor(gradWeightOut), pack_tensor(gradBiasOut)};
-  return drydock::ops::phase1(533, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(534, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLayerNormBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(533, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(534, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLeScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(534, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(535, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLeScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(534, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(535, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLeTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(535, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(536, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLeTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(535, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(536, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLeakyReluGetWorkspaceSize(const void* self, const void* negativeSlope, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(negativeSlope), pack_tensor(out)};
-  return drydock::ops::phase1(536, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(537, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLeakyRelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(536, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(537, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLeakyReluBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* negativeSlope, bool selfIsResult, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_scalar(negativeSlope), pack_bool(selfIsResult),
       pack_tensor(out)};
-  return drydock::ops::phase1(537, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(538, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLeakyReluBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(537, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(538, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLeftShiftGetWorkspaceSize(const void* self, const void* shiftBits, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(shiftBits), pack_tensor(out)};
-  return drydock::ops::phase1(538, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(539, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLeftShift(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(538, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(539, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLeftShiftsGetWorkspaceSize(const void* self, const void* shiftBits, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(shiftBits), pack_tensor(out)};
-  return drydock::ops::phase1(539, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(540, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLeftShifts(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(539, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(540, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLerpGetWorkspaceSize(const void* self, const void* end, const void* weight, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(end), pack_tensor(weight), pack_tensor(out)};
-  return drydock::ops::phase1(540, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(541, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLerp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(540, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(541, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLerpsGetWorkspaceSize(const void* self, const void* end, const void* weight, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(end), pack_scalar(weight), pack_tensor(out)};
-  return drydock::ops::phase1(541, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(542, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLerps(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(541, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(542, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLessScalarGetWorkspaceSize(const void* other, const void* scalar, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(other), pack_scalar(scalar), pack_tensor(out)};
-  return drydock::ops::phase1(542, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(543, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLessScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(542, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(543, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLightningIndexerGetWorkspaceSize(const void* query, const void* key, const void* weights,
@@ -889,10 +898,10 @@ DRYDOCK_API int32_t aclnnLightningIndexerGetWorkspaceSize(const void* query, con
       pack_tensor(blockTableOptional), pack_text(layoutQueryOptional), pack_text(layoutKeyOptional),
       pack_int(sparseCount), pack_int(sparseMode), pack_int(preTokens), pack_int(nextTokens), pack_bool(returnValues),
       pack_tensor(sparseIndicesOut), pack_tensor(sparseValuesOut)};
-  return drydock::ops::phase1(543, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(544, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLightningIndexer(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(543, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(544, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLightningIndexerGradGetWorkspaceSize(const void* query, const void* key, const void* dy,
@@ -904,224 +913,224 @@ DRYDOCK_API int32_t aclnnLightningIndexerGradGetWorkspaceSize(const void* query,
       pack_tensor(weights), pack_tensor(actualSeqQLenOptional), pack_tensor(actualSeqKvLenOptional),
       pack_int(headNum), pack_text(inputLayout), pack_int(sparseMode), pack_int(preTokens), pack_int(nextTokens),
       pack_bool(deterministic), pack_tensor(dqOut), pack_tensor(dkOut), pack_tensor(dweightsOut)};
-  return drydock::ops::phase1(544, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(545, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLightningIndexerGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(544, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(545, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLinalgCholeskyGetWorkspaceSize(const void* self, bool upper, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_bool(upper), pack_tensor(out)};
-  return drydock::ops::phase1(545, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(546, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLinalgCholesky(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(545, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(546, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLinalgCrossGetWorkspaceSize(const void* self, const void* other, int64_t dim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(546, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(547, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLinalgCross(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(546, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(547, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLinalgQrGetWorkspaceSize(const void* self, int64_t mode, void* Q, void* R,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(mode), pack_tensor(Q), pack_tensor(R)};
-  return drydock::ops::phase1(547, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(548, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLinalgQr(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(547, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(548, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLinalgVectorNormGetWorkspaceSize(const void* self, const void* ord, const void* dims,
     bool keepDims, int32_t dtype, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(ord), pack_ints(dims), pack_bool(keepDims), pack_data_type(dtype),
       pack_tensor(out)};
-  return drydock::ops::phase1(548, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(549, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLinalgVectorNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(548, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(549, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLinspaceGetWorkspaceSize(const void* start, const void* end, int64_t steps, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(start), pack_scalar(end), pack_int(steps), pack_tensor(out)};
-  return drydock::ops::phase1(549, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(550, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLinspace(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(549, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(550, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(550, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(551, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLog(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(550, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(551, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLog10GetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(551, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(552, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLog10(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(551, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(552, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLog1pGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(552, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(553, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLog1p(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(552, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(553, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLog2GetWorkspaceSize(const void* self, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(553, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(554, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLog2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(553, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(554, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogAddExpGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(554, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(555, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogAddExp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(554, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(555, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogAddExp2GetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(555, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(556, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogAddExp2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(555, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(556, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogSigmoidGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(556, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(557, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogSigmoid(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(556, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(557, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogSigmoidBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* buffer, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(buffer), pack_tensor(gradInput)};
-  return drydock::ops::phase1(557, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(558, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogSigmoidBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(557, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(558, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogSigmoidForwardGetWorkspaceSize(const void* self, void* out, void* buffer,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out), pack_tensor(buffer)};
-  return drydock::ops::phase1(558, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(559, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogSigmoidForward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(558, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(559, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogSoftmaxGetWorkspaceSize(const void* self, int64_t dim, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(559, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(560, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogSoftmax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(559, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(560, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogSoftmaxBackwardGetWorkspaceSize(const void* gradOutput, const void* output, int64_t dim,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(output), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(560, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(561, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogSoftmaxBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(560, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(561, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogSpaceGetWorkspaceSize(const void* start, const void* end, int64_t steps, double base,
     const void* result, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(start), pack_scalar(end), pack_int(steps), pack_double(base), pack_tensor(result)};
-  return drydock::ops::phase1(561, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(562, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogSpace(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(561, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(562, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogSumExpGetWorkspaceSize(const void* self, const void* dim, bool keepDim, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepDim), pack_tensor(out)};
-  return drydock::ops::phase1(562, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(563, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogSumExp(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(562, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(563, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogicalAndGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(563, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(564, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogicalAnd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(563, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(564, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogicalNotGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(564, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(565, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogicalNot(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(564, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(565, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogicalOrGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(565, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(566, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogicalOr(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(565, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(566, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogicalXorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(566, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(567, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogicalXor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(566, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(567, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogitGetWorkspaceSize(const void* input, double eps, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_double(eps), pack_tensor(out)};
-  return drydock::ops::phase1(567, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(568, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogit(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(567, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(568, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLogitGradGetWorkspaceSize(const void* x, const void* dy, double eps, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(dy), pack_double(eps), pack_tensor(out)};
-  return drydock::ops::phase1(568, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(569, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLogitGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(568, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(569, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLstmBackwardGetWorkspaceSize(const void* input, const void* hx, const void* params,
@@ -1134,37 +1143,37 @@ DRYDOCK_API int32_t aclnnLstmBackwardGetWorkspaceSize(const void* input, const v
       pack_tensors(c), pack_tensors(tanhc), pack_tensor(batchSizesOptional), pack_bool(hasBias), pack_int(numLayers),
       pack_double(dropout), pack_bool(train), pack_bool(bidirectional), pack_bool(batchFirst), pack_bools(outputMask),
       pack_tensor(dxOut), pack_tensor(dhPrevOut), pack_tensor(dcPrevOut), pack_tensors(dparamsOut)};
-  return drydock::ops::phase1(569, args, 25, workspaceSize, executor);
+  return drydock::ops::phase1(570, args, 25, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLstmBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(569, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(570, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLtScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(570, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(571, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLtScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(570, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(571, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnLtTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(571, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(572, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnLtTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(571, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(572, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaskedCausalConv1dGetWorkspaceSize(const void* x, const void* weight,
     const void* maskOptional, const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(maskOptional), pack_tensor(out)};
-  return drydock::ops::phase1(572, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(573, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaskedCausalConv1d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(572, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(573, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(const void* gradY, const void* x,
@@ -1172,29 +1181,29 @@ DRYDOCK_API int32_t aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(const void* 
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradY), pack_tensor(x), pack_tensor(weight), pack_tensor(maskOptional),
       pack_tensor(gradXOut), pack_tensor(gradWeightOut)};
-  return drydock::ops::phase1(573, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(574, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaskedCausalConv1dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(573, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(574, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaskedScaleGetWorkspaceSize(const void* self, const void* mask, float scale, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mask), pack_double(scale), pack_tensor(out)};
-  return drydock::ops::phase1(574, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(575, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaskedScale(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(574, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(575, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaskedSelectGetWorkspaceSize(const void* self, const void* mask, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mask), pack_tensor(out)};
-  return drydock::ops::phase1(575, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(576, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaskedSelect(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(575, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(576, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(const void* x, const void* attenMaskOptional,
@@ -1202,30 +1211,30 @@ DRYDOCK_API int32_t aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(const void*
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(attenMaskOptional), pack_tensor(relativePosBias), pack_double(scaleValue),
       pack_int(innerPrecisionMode), pack_tensor(out)};
-  return drydock::ops::phase1(576, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(577, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaskedSoftmaxWithRelPosBias(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(576, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(577, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulGetWorkspaceSize(const void* self, const void* mat2, void* out, int8_t cubeMathType,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat2), pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(577, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(578, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(577, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(578, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulAbftVerifyGetWorkspaceSize(const void* a, const void* b, const void* c,
     const void* checksumWeight, double eMax, const void* compRow, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(a), pack_tensor(b), pack_tensor(c), pack_tensor(checksumWeight), pack_double(eMax),
       pack_tensor(compRow)};
-  return drydock::ops::phase1(578, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(579, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulAbftVerify(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(578, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(579, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulAllReduceGetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -1233,10 +1242,10 @@ DRYDOCK_API int32_t aclnnMatmulAllReduceGetWorkspaceSize(const void* x1, const v
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_text(group), pack_text(reduceOp),
       pack_int(commTurn), pack_int(streamMode), pack_tensor(output)};
-  return drydock::ops::phase1(579, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(580, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulAllReduce(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(579, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(580, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulAllReduceV2GetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -1244,10 +1253,10 @@ DRYDOCK_API int32_t aclnnMatmulAllReduceV2GetWorkspaceSize(const void* x1, const
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(x3), pack_text(group),
       pack_text(reduceOp), pack_int(commTurn), pack_int(streamMode), pack_tensor(output)};
-  return drydock::ops::phase1(580, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(581, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulAllReduceV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(580, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(581, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulAllReduceV3GetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -1255,10 +1264,10 @@ DRYDOCK_API int32_t aclnnMatmulAllReduceV3GetWorkspaceSize(const void* x1, const
     int64_t streamMode, const void* output, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(x3), pack_text(group),
       pack_text(reduceOp), pack_text(commMode), pack_int(commTurn), pack_int(streamMode), pack_tensor(output)};
-  return drydock::ops::phase1(581, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(582, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulAllReduceV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(581, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(582, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulAlltoAllGetWorkspaceSize(const void* x1, const void* x2, const void* biasOptional,
@@ -1266,10 +1275,10 @@ DRYDOCK_API int32_t aclnnMatmulAlltoAllGetWorkspaceSize(const void* x1, const vo
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(biasOptional), pack_ints(alltoAllAxesOptional),
       pack_text(group), pack_bool(transposeX1), pack_bool(transposeX2), pack_tensor(output)};
-  return drydock::ops::phase1(582, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(583, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulAlltoAll(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(582, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(583, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulAlltoAllV2GetWorkspaceSize(const void* x1, const void* x2, const void* biasOptional,
@@ -1277,10 +1286,10 @@ DRYDOCK_API int32_t aclnnMatmulAlltoAllV2GetWorkspaceSize(const void* x1, const 
     const void* output, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(biasOptional), pack_ints(alltoAllAxesOptional),
       pack_text(group), pack_text(commMode), pack_bool(transposeX1), pack_bool(transposeX2), pack_tensor(output)};
-  return drydock::ops::phase1(583, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(584, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulAlltoAllV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(583, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(584, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulCompressDequantGetWorkspaceSize(const void* x1, const void* x2,
@@ -1288,10 +1297,10 @@ DRYDOCK_API int32_t aclnnMatmulCompressDequantGetWorkspaceSize(const void* x1, c
     const void* compressInfo, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(compressIndex), pack_tensor(bias),
       pack_tensor(deqScale), pack_tensor(offsetW), pack_int(offsetX), pack_ints(compressInfo), pack_tensor(out)};
-  return drydock::ops::phase1(584, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(585, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulCompressDequant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(584, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(585, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulReduceScatterGetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -1299,10 +1308,10 @@ DRYDOCK_API int32_t aclnnMatmulReduceScatterGetWorkspaceSize(const void* x1, con
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_text(group), pack_text(reduceOp),
       pack_int(commTurn), pack_int(streamMode), pack_tensor(output)};
-  return drydock::ops::phase1(585, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(586, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulReduceScatter(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(585, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(586, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulReduceScatterV2GetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -1313,36 +1322,36 @@ DRYDOCK_API int32_t aclnnMatmulReduceScatterV2GetWorkspaceSize(const void* x1, c
       pack_tensor(quantScale), pack_int(blockSize), pack_text(group), pack_text(reduceOp), pack_int(commTurn),
       pack_int(streamMode), pack_int(groupSize), pack_text(commMode), pack_tensor(output),
       pack_tensor(amaxOutOptional)};
-  return drydock::ops::phase1(586, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(587, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulReduceScatterV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(586, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(587, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMatmulWeightNzGetWorkspaceSize(const void* self, const void* mat2, void* out,
     int8_t cubeMathType, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat2), pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(587, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(588, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMatmulWeightNz(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(587, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(588, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(588, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(589, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(588, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(589, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxDimGetWorkspaceSize(const void* self, int64_t dim, bool keepdim, void* out, void* indices,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepdim), pack_tensor(out), pack_tensor(indices)};
-  return drydock::ops::phase1(589, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(590, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxDim(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(589, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(590, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxPool2dWithIndicesGetWorkspaceSize(const void* self, const void* kernelSize,
@@ -1350,10 +1359,10 @@ DRYDOCK_API int32_t aclnnMaxPool2dWithIndicesGetWorkspaceSize(const void* self, 
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(kernelSize), pack_ints(stride), pack_ints(padding), pack_ints(dilation),
       pack_bool(ceilMode), pack_tensor(out), pack_tensor(indices)};
-  return drydock::ops::phase1(590, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(591, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxPool2dWithIndices(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(590, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(591, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
@@ -1361,11 +1370,11 @@ DRYDOCK_API int32_t aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(const void
     bool ceilMode, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(indices), pack_ints(kernelSize),
       pack_ints(stride), pack_ints(padding), pack_ints(dilation), pack_bool(ceilMode), pack_tensor(gradInput)};
-  return drydock::ops::phase1(591, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(592, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxPool2dWithIndicesBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(591, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(592, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxPool2dWithMaskGetWorkspaceSize(const void* self, const void* kernelSize,
@@ -1373,10 +1382,10 @@ DRYDOCK_API int32_t aclnnMaxPool2dWithMaskGetWorkspaceSize(const void* self, con
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(kernelSize), pack_ints(stride), pack_ints(padding), pack_ints(dilation),
       pack_bool(ceilMode), pack_tensor(out), pack_tensor(indices)};
-  return drydock::ops::phase1(592, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(593, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxPool2dWithMask(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(592, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(593, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
@@ -1384,11 +1393,11 @@ DRYDOCK_API int32_t aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(const void* g
     bool ceilMode, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(indices), pack_ints(kernelSize),
       pack_ints(stride), pack_ints(padding), pack_ints(dilation), pack_bool(ceilMode), pack_tensor(gradInput)};
-  return drydock::ops::phase1(593, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(594, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxPool2dWithMaskBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(593, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(594, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxPool3dWithArgmaxGetWorkspaceSize(const void* self, const void* kernelSize,
@@ -1396,10 +1405,10 @@ DRYDOCK_API int32_t aclnnMaxPool3dWithArgmaxGetWorkspaceSize(const void* self, c
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(kernelSize), pack_ints(stride), pack_ints(padding), pack_ints(dilation),
       pack_bool(ceilMode), pack_tensor(out), pack_tensor(indices)};
-  return drydock::ops::phase1(594, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(595, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxPool3dWithArgmax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(594, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(595, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
@@ -1407,75 +1416,75 @@ DRYDOCK_API int32_t aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(const void*
     bool ceilMode, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(indices), pack_ints(kernelSize),
       pack_ints(stride), pack_ints(padding), pack_ints(dilation), pack_bool(ceilMode), pack_tensor(gradInput)};
-  return drydock::ops::phase1(595, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(596, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxPool3dWithArgmaxBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(595, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(596, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxUnpool2dGetWorkspaceSize(const void* self, const void* indices, const void* outputSize,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(indices), pack_ints(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(596, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(597, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxUnpool2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(596, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(597, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaxUnpool3dGetWorkspaceSize(const void* self, const void* indices, const void* outputSize,
     const void* stride, const void* padding, void* outRef, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(indices), pack_ints(outputSize), pack_ints(stride), pack_ints(padding),
       pack_tensor(outRef)};
-  return drydock::ops::phase1(597, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(598, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaxUnpool3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(597, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(598, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMaximumGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(598, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(599, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMaximum(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(598, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(599, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMeanGetWorkspaceSize(const void* self, const void* dim, bool keepDim, int32_t dtype,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepDim), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(599, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(600, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMean(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(599, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(600, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMedianGetWorkspaceSize(const void* self, void* valuesOut, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(valuesOut)};
-  return drydock::ops::phase1(600, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(601, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMedian(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(600, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(601, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMedianDimGetWorkspaceSize(const void* self, int64_t dim, bool keepDim, void* valuesOut,
     void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepDim), pack_tensor(valuesOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(601, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(602, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMedianDim(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(601, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(602, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcPostGetWorkspaceSize(const void* x, const void* hRes, const void* hOut, const void* hPost,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(hRes), pack_tensor(hOut), pack_tensor(hPost), pack_tensor(out)};
-  return drydock::ops::phase1(602, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(603, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcPost(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(602, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(603, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcPostBackwardGetWorkspaceSize(const void* gradOutput, const void* x, const void* hRes,
@@ -1483,10 +1492,10 @@ DRYDOCK_API int32_t aclnnMhcPostBackwardGetWorkspaceSize(const void* gradOutput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(x), pack_tensor(hRes), pack_tensor(hOut), pack_tensor(hPost),
       pack_tensor(gradX), pack_tensor(gradHRes), pack_tensor(gradHOut), pack_tensor(gradHPost)};
-  return drydock::ops::phase1(603, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(604, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcPostBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(603, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(604, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcPreGetWorkspaceSize(const void* x, const void* phi, const void* alpha, const void* bias,
@@ -1495,10 +1504,10 @@ DRYDOCK_API int32_t aclnnMhcPreGetWorkspaceSize(const void* x, const void* phi, 
   Arg args[] = {pack_tensor(x), pack_tensor(phi), pack_tensor(alpha), pack_tensor(bias), pack_tensor(gammaOptional),
       pack_double(normEps), pack_double(hcEps), pack_tensor(hIn), pack_tensor(hPost), pack_tensor(hRes),
       pack_tensor(invRmsOptional), pack_tensor(hMixOptional), pack_tensor(hPreOptional)};
-  return drydock::ops::phase1(604, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(605, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcPre(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(604, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(605, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcPreBackwardGetWorkspaceSize(const void* x, const void* phi, const void* alpha,
@@ -1510,10 +1519,10 @@ DRYDOCK_API int32_t aclnnMhcPreBackwardGetWorkspaceSize(const void* x, const voi
       pack_tensor(gradHRes), pack_tensor(invRms), pack_tensor(hMix), pack_tensor(hPre), pack_tensor(hPost),
       pack_tensor(gamma), pack_tensor(gradXPostOptional), pack_double(hcEps), pack_tensor(gradX),
       pack_tensor(gradPhi), pack_tensor(gradAlpha), pack_tensor(gradBias), pack_tensor(gradGamma)};
-  return drydock::ops::phase1(605, args, 18, workspaceSize, executor);
+  return drydock::ops::phase1(606, args, 18, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcPreBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(605, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(606, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcPreBackwardV2GetWorkspaceSize(const void* x, const void* phi, const void* alpha,
@@ -1525,10 +1534,10 @@ DRYDOCK_API int32_t aclnnMhcPreBackwardV2GetWorkspaceSize(const void* x, const v
       pack_tensor(gradHRes), pack_tensor(invRms), pack_tensor(hMix), pack_tensor(hPre), pack_tensor(hPost),
       pack_tensor(gammaOptional), pack_tensor(gradXPostOptional), pack_double(hcEps), pack_int(opImplMode),
       pack_tensor(gradX), pack_tensor(gradPhi), pack_tensor(gradAlpha), pack_tensor(gradBias), pack_tensor(gradGamma)};
-  return drydock::ops::phase1(606, args, 19, workspaceSize, executor);
+  return drydock::ops::phase1(607, args, 19, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcPreBackwardV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(606, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(607, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcPreV2GetWorkspaceSize(const void* x, const void* phi, const void* alpha, const void* bias,
@@ -1537,72 +1546,72 @@ DRYDOCK_API int32_t aclnnMhcPreV2GetWorkspaceSize(const void* x, const void* phi
   Arg args[] = {pack_tensor(x), pack_tensor(phi), pack_tensor(alpha), pack_tensor(bias), pack_tensor(gammaOptional),
       pack_double(normEps), pack_double(hcEps), pack_int(opImplMode), pack_tensor(hIn), pack_tensor(hPost),
       pack_tensor(hRes), pack_tensor(invRmsOptional), pack_tensor(hMixOptional), pack_tensor(hPreOptional)};
-  return drydock::ops::phase1(607, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(608, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcPreV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(607, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(608, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcSinkhornGetWorkspaceSize(const void* x, float eps, int64_t numIters, void* output,
     void* normOut, void* sumOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_double(eps), pack_int(numIters), pack_tensor(output), pack_tensor(normOut),
       pack_tensor(sumOut)};
-  return drydock::ops::phase1(608, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(609, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcSinkhorn(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(608, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(609, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMhcSinkhornBackwardGetWorkspaceSize(const void* gradOutput, const void* normOut,
     const void* sumOut, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(normOut), pack_tensor(sumOut), pack_tensor(out)};
-  return drydock::ops::phase1(609, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(610, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMhcSinkhornBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(609, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(610, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMinGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(610, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(611, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(610, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(611, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMinDimGetWorkspaceSize(const void* self, int64_t dim, bool keepdim, void* out, void* indices,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepdim), pack_tensor(out), pack_tensor(indices)};
-  return drydock::ops::phase1(611, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(612, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMinDim(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(611, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(612, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMinimumGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(612, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(613, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMinimum(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(612, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(613, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMishGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(613, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(614, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMish(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(613, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(614, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMishBackwardGetWorkspaceSize(const void* gradOutput, const void* self, void* gradInput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(gradInput)};
-  return drydock::ops::phase1(614, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(615, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMishBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(614, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(615, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMlaPrologV2WeightNzGetWorkspaceSize(const void* tokenX, const void* weightDq,
@@ -1621,10 +1630,10 @@ DRYDOCK_API int32_t aclnnMlaPrologV2WeightNzGetWorkspaceSize(const void* tokenX,
       pack_tensor(quantScaleCkvOptional), pack_tensor(quantScaleCkrOptional), pack_tensor(smoothScalesCqOptional),
       pack_double(rmsnormEpsilonCq), pack_double(rmsnormEpsilonCkv), pack_text(cacheModeOptional),
       pack_tensor(queryOut), pack_tensor(queryRopeOut), pack_tensor(dequantScaleQNopeOutOptional)};
-  return drydock::ops::phase1(615, args, 25, workspaceSize, executor);
+  return drydock::ops::phase1(616, args, 25, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMlaPrologV2WeightNz(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(615, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(616, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMlaPrologV3WeightNzGetWorkspaceSize(const void* tokenX, const void* weightDq,
@@ -1650,28 +1659,28 @@ DRYDOCK_API int32_t aclnnMlaPrologV3WeightNzGetWorkspaceSize(const void* tokenX,
       pack_int(tileSize), pack_double(qcQrScale), pack_double(kcScale), pack_tensor(queryOut),
       pack_tensor(queryRopeOut), pack_tensor(dequantScaleQNopeOutOptional), pack_tensor(queryNormOutOptional),
       pack_tensor(dequantScaleQNormOutOptional)};
-  return drydock::ops::phase1(616, args, 37, workspaceSize, executor);
+  return drydock::ops::phase1(617, args, 37, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMlaPrologV3WeightNz(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(616, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(617, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMmGetWorkspaceSize(const void* self, const void* mat2, void* out, int8_t cubeMathType,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(mat2), pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(617, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(618, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(617, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(618, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeComputeExpertTokensGetWorkspaceSize(const void* sortedExperts, int64_t numExperts,
     const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(sortedExperts), pack_int(numExperts), pack_tensor(out)};
-  return drydock::ops::phase1(618, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(619, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeComputeExpertTokens(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(618, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(619, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeCombineGetWorkspaceSize(const void* expandX, const void* expertIds,
@@ -1687,10 +1696,10 @@ DRYDOCK_API int32_t aclnnMoeDistributeCombineGetWorkspaceSize(const void* expand
       pack_int(epWorldSize), pack_int(epRankId), pack_int(moeExpertNum), pack_text(groupTp), pack_int(tpWorldSize),
       pack_int(tpRankId), pack_int(expertShardType), pack_int(sharedExpertNum), pack_int(sharedExpertRankNum),
       pack_int(globalBs), pack_int(outDtype), pack_int(commQuantMode), pack_int(groupListType), pack_tensor(x)};
-  return drydock::ops::phase1(619, args, 26, workspaceSize, executor);
+  return drydock::ops::phase1(620, args, 26, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeCombine(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(619, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(620, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(const void* expandX, const void* expertIds,
@@ -1711,11 +1720,11 @@ DRYDOCK_API int32_t aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(const vo
       pack_int(expertShardType), pack_int(sharedExpertNum), pack_int(sharedExpertRankNum), pack_int(globalBs),
       pack_int(outDtype), pack_int(commQuantMode), pack_int(groupListType), pack_text(commAlg), pack_double(normEps),
       pack_tensor(yOut), pack_tensor(rstdOut), pack_tensor(xOut)};
-  return drydock::ops::phase1(620, args, 33, workspaceSize, executor);
+  return drydock::ops::phase1(621, args, 33, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeCombineAddRmsNorm(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(620, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(621, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(const void* expandX, const void* expertIds,
@@ -1741,11 +1750,11 @@ DRYDOCK_API int32_t aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(const 
       pack_int(outDtype), pack_int(commQuantMode), pack_int(groupListType), pack_text(commAlg), pack_double(normEps),
       pack_int(zeroExpertNum), pack_int(copyExpertNum), pack_int(constExpertNum), pack_tensor(yOut),
       pack_tensor(rstdOut), pack_tensor(xOut)};
-  return drydock::ops::phase1(621, args, 41, workspaceSize, executor);
+  return drydock::ops::phase1(622, args, 41, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeCombineAddRmsNormV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(621, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(622, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeCombineV2GetWorkspaceSize(const void* expandX, const void* expertIds,
@@ -1764,10 +1773,10 @@ DRYDOCK_API int32_t aclnnMoeDistributeCombineV2GetWorkspaceSize(const void* expa
       pack_int(tpWorldSize), pack_int(tpRankId), pack_int(expertShardType), pack_int(sharedExpertNum),
       pack_int(sharedExpertRankNum), pack_int(globalBs), pack_int(outDtype), pack_int(commQuantMode),
       pack_int(groupListType), pack_text(commAlg), pack_tensor(xOut)};
-  return drydock::ops::phase1(622, args, 28, workspaceSize, executor);
+  return drydock::ops::phase1(623, args, 28, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeCombineV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(622, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(623, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeCombineV3GetWorkspaceSize(const void* expandX, const void* expertIds,
@@ -1791,10 +1800,10 @@ DRYDOCK_API int32_t aclnnMoeDistributeCombineV3GetWorkspaceSize(const void* expa
       pack_int(tpRankId), pack_int(expertShardType), pack_int(sharedExpertNum), pack_int(sharedExpertRankNum),
       pack_int(globalBs), pack_int(outDtype), pack_int(commQuantMode), pack_int(groupListType), pack_text(commAlg),
       pack_int(zeroExpertNum), pack_int(copyExpertNum), pack_int(constExpertNum), pack_tensor(xOut)};
-  return drydock::ops::phase1(623, args, 36, workspaceSize, executor);
+  return drydock::ops::phase1(624, args, 36, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeCombineV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(623, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(624, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeCombineV4GetWorkspaceSize(const void* expandX, const void* expertIds,
@@ -1819,10 +1828,10 @@ DRYDOCK_API int32_t aclnnMoeDistributeCombineV4GetWorkspaceSize(const void* expa
       pack_int(sharedExpertRankNum), pack_int(globalBs), pack_int(outDtype), pack_int(commQuantMode),
       pack_int(groupListType), pack_text(commAlg), pack_int(zeroExpertNum), pack_int(copyExpertNum),
       pack_int(constExpertNum), pack_tensor(xOut)};
-  return drydock::ops::phase1(624, args, 37, workspaceSize, executor);
+  return drydock::ops::phase1(625, args, 37, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeCombineV4(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(624, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(625, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeDispatchGetWorkspaceSize(const void* x, const void* expertIds,
@@ -1839,10 +1848,10 @@ DRYDOCK_API int32_t aclnnMoeDistributeDispatchGetWorkspaceSize(const void* x, co
       pack_int(globalBs), pack_int(expertTokenNumsType), pack_tensor(expandX), pack_tensor(dynamicScales),
       pack_tensor(expandIdx), pack_tensor(expertTokenNums), pack_tensor(epRecvCounts), pack_tensor(tpRecvCounts),
       pack_tensor(expandScales)};
-  return drydock::ops::phase1(625, args, 25, workspaceSize, executor);
+  return drydock::ops::phase1(626, args, 25, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeDispatch(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(625, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(626, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeDispatchV2GetWorkspaceSize(const void* x, const void* expertIds,
@@ -1860,11 +1869,11 @@ DRYDOCK_API int32_t aclnnMoeDistributeDispatchV2GetWorkspaceSize(const void* x, 
       pack_int(globalBs), pack_int(expertTokenNumsType), pack_text(commAlg), pack_tensor(expandXOut),
       pack_tensor(dynamicScalesOut), pack_tensor(assistInfoForCombineOut), pack_tensor(expertTokenNumsOut),
       pack_tensor(epRecvCountsOut), pack_tensor(tpRecvCountsOut), pack_tensor(expandScalesOut)};
-  return drydock::ops::phase1(626, args, 26, workspaceSize, executor);
+  return drydock::ops::phase1(627, args, 26, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeDispatchV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(626, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(627, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeDispatchV3GetWorkspaceSize(const void* x, const void* expertIds,
@@ -1883,11 +1892,11 @@ DRYDOCK_API int32_t aclnnMoeDistributeDispatchV3GetWorkspaceSize(const void* x, 
       pack_int(copyExpertNum), pack_int(constExpertNum), pack_tensor(expandXOut), pack_tensor(dynamicScalesOut),
       pack_tensor(assistInfoForCombineOut), pack_tensor(expertTokenNumsOut), pack_tensor(epRecvCountsOut),
       pack_tensor(tpRecvCountsOut), pack_tensor(expandScalesOut)};
-  return drydock::ops::phase1(627, args, 30, workspaceSize, executor);
+  return drydock::ops::phase1(628, args, 30, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeDispatchV3(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(627, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(628, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeDistributeDispatchV4GetWorkspaceSize(const void* x, const void* expertIds,
@@ -1908,11 +1917,11 @@ DRYDOCK_API int32_t aclnnMoeDistributeDispatchV4GetWorkspaceSize(const void* x, 
       pack_tensor(expandXOut), pack_tensor(dynamicScalesOut), pack_tensor(assistInfoForCombineOut),
       pack_tensor(expertTokenNumsOut), pack_tensor(epRecvCountsOut), pack_tensor(tpRecvCountsOut),
       pack_tensor(expandScalesOut)};
-  return drydock::ops::phase1(628, args, 31, workspaceSize, executor);
+  return drydock::ops::phase1(629, args, 31, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeDistributeDispatchV4(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(628, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(629, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeFinalizeRoutingGetWorkspaceSize(const void* expandedX, const void* x1,
@@ -1920,10 +1929,10 @@ DRYDOCK_API int32_t aclnnMoeFinalizeRoutingGetWorkspaceSize(const void* expanded
     const void* expandedExpertIdx, const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(expandedX), pack_tensor(x1), pack_tensor(x2Optional), pack_tensor(bias),
       pack_tensor(scales), pack_tensor(expandedRowIdx), pack_tensor(expandedExpertIdx), pack_tensor(out)};
-  return drydock::ops::phase1(629, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(630, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeFinalizeRouting(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(629, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(630, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeFinalizeRoutingV2GetWorkspaceSize(const void* expandedX, const void* expandedRowIdx,
@@ -1932,10 +1941,10 @@ DRYDOCK_API int32_t aclnnMoeFinalizeRoutingV2GetWorkspaceSize(const void* expand
   Arg args[] = {pack_tensor(expandedX), pack_tensor(expandedRowIdx), pack_tensor(x1Optional), pack_tensor(x2Optional),
       pack_tensor(biasOptional), pack_tensor(scalesOptional), pack_tensor(expertIdxOptional), pack_int(dropPadMode),
       pack_tensor(out)};
-  return drydock::ops::phase1(630, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(631, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeFinalizeRoutingV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(630, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(631, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeFinalizeRoutingV4GetWorkspaceSize(const void* expandedX, const void* expandedRowIdx,
@@ -1948,10 +1957,10 @@ DRYDOCK_API int32_t aclnnMoeFinalizeRoutingV4GetWorkspaceSize(const void* expand
       pack_tensor(a1Optional), pack_tensor(a2Optional), pack_tensor(vOptional), pack_int(dropPadMode),
       pack_ints(zeroExpertRange), pack_ints(copyExpertRange), pack_ints(constantExpertRange), pack_int(k),
       pack_tensor(out)};
-  return drydock::ops::phase1(631, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(632, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeFinalizeRoutingV4(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(631, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(632, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeGatingTopKGetWorkspaceSize(const void* x, const void* biasOptional, int64_t k,
@@ -1962,10 +1971,10 @@ DRYDOCK_API int32_t aclnnMoeGatingTopKGetWorkspaceSize(const void* x, const void
       pack_int(groupSelectMode), pack_int(renorm), pack_int(normType), pack_bool(outFlag),
       pack_double(routedScalingFactor), pack_double(eps), pack_tensor(yOut), pack_tensor(expertIdxOut),
       pack_tensor(outOut)};
-  return drydock::ops::phase1(632, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(633, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeGatingTopK(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(632, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(633, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeGatingTopKBackwardGetWorkspaceSize(const void* xNorm, const void* gradY,
@@ -1973,20 +1982,20 @@ DRYDOCK_API int32_t aclnnMoeGatingTopKBackwardGetWorkspaceSize(const void* xNorm
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(xNorm), pack_tensor(gradY), pack_tensor(expertIdx), pack_int(renorm), pack_int(normType),
       pack_double(routedScalingFactor), pack_double(eps), pack_tensor(out)};
-  return drydock::ops::phase1(633, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(634, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeGatingTopKBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(633, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(634, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeGatingTopKSoftmaxGetWorkspaceSize(const void* x, const void* finishedOptional, int64_t k,
     const void* yOut, const void* expertIdxOut, const void* rowIdxOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(finishedOptional), pack_int(k), pack_tensor(yOut),
       pack_tensor(expertIdxOut), pack_tensor(rowIdxOut)};
-  return drydock::ops::phase1(634, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(635, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeGatingTopKSoftmax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(634, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(635, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(const void* x, const void* finishedOptional,
@@ -1995,10 +2004,10 @@ DRYDOCK_API int32_t aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(const void* x, c
   Arg args[] = {pack_tensor(x), pack_tensor(finishedOptional), pack_int(k), pack_int(renorm),
       pack_bool(outputSoftmaxResultFlag), pack_tensor(yOut), pack_tensor(expertIdxOut),
       pack_tensor(softmaxResultOutOptional)};
-  return drydock::ops::phase1(635, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(636, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeGatingTopKSoftmaxV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(635, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(636, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeGatingTopKV2GetWorkspaceSize(const void* x, const void* biasOptional,
@@ -2009,10 +2018,10 @@ DRYDOCK_API int32_t aclnnMoeGatingTopKV2GetWorkspaceSize(const void* x, const vo
       pack_tensor(tid2eidOptional), pack_int(k), pack_int(kGroup), pack_int(groupCount), pack_int(groupSelectMode),
       pack_int(renorm), pack_int(normType), pack_bool(outFlag), pack_double(routedScalingFactor), pack_double(eps),
       pack_tensor(yOut), pack_tensor(expertIdxOut), pack_tensor(outOut)};
-  return drydock::ops::phase1(636, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(637, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeGatingTopKV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(636, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(637, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeInitRoutingGetWorkspaceSize(const void* x, const void* rowIdx, const void* expertIdx,
@@ -2020,10 +2029,10 @@ DRYDOCK_API int32_t aclnnMoeInitRoutingGetWorkspaceSize(const void* x, const voi
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(rowIdx), pack_tensor(expertIdx), pack_int(activeNum),
       pack_tensor(expandedXOut), pack_tensor(expandedRowIdxOut), pack_tensor(expandedExpertIdxOut)};
-  return drydock::ops::phase1(637, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(638, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeInitRouting(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(637, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(638, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeInitRoutingQuantV2GetWorkspaceSize(const void* x, const void* expertIdx,
@@ -2037,10 +2046,10 @@ DRYDOCK_API int32_t aclnnMoeInitRoutingQuantV2GetWorkspaceSize(const void* x, co
       pack_int(expertTokensCountOrCumsumFlag), pack_bool(expertTokensBeforeCapacityFlag), pack_int(quantMode),
       pack_tensor(expandedXOut), pack_tensor(expandedRowIdxOut), pack_tensor(expertTokensCountOrCumsumOutOptional),
       pack_tensor(expertTokensBeforeCapacityOutOptional), pack_tensor(dynamicQuantScaleOutOptional)};
-  return drydock::ops::phase1(638, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(639, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeInitRoutingQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(638, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(639, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeInitRoutingV2GetWorkspaceSize(const void* x, const void* expertIdx,
@@ -2052,10 +2061,10 @@ DRYDOCK_API int32_t aclnnMoeInitRoutingV2GetWorkspaceSize(const void* x, const v
       pack_int(expertNumOptional), pack_int(dropPadModeOptional), pack_int(expertTokensCountOrCumsumFlagOptional),
       pack_bool(expertTokensBeforeCapacityFlagOptional), pack_tensor(expandedXOut), pack_tensor(expandedRowIdxOut),
       pack_tensor(expertTokensCountOrCumsumOutOptional), pack_tensor(expertTokensBeforeCapacityOutOptional)};
-  return drydock::ops::phase1(639, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(640, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeInitRoutingV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(639, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(640, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeInitRoutingV3GetWorkspaceSize(const void* x, const void* expertIdx,
@@ -2069,10 +2078,10 @@ DRYDOCK_API int32_t aclnnMoeInitRoutingV3GetWorkspaceSize(const void* x, const v
       pack_int(expertTokensNumType), pack_bool(expertTokensNumFlag), pack_int(quantMode),
       pack_ints(activeExpertRangeOptional), pack_int(rowIdxType), pack_tensor(expandedXOut),
       pack_tensor(expandedRowIdxOut), pack_tensor(expertTokensCountOrCumsumOut), pack_tensor(expandedScaleOut)};
-  return drydock::ops::phase1(640, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(641, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeInitRoutingV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(640, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(641, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeReRoutingGetWorkspaceSize(const void* tokens, const void* expertTokenNumPerRank,
@@ -2082,10 +2091,10 @@ DRYDOCK_API int32_t aclnnMoeReRoutingGetWorkspaceSize(const void* tokens, const 
   Arg args[] = {pack_tensor(tokens), pack_tensor(expertTokenNumPerRank), pack_tensor(perTokenScalesOptional),
       pack_int(expertTokenNumType), pack_int(idxType), pack_tensor(permuteTokensOut),
       pack_tensor(permutePerTokenScalesOut), pack_tensor(permuteTokenIdxOut), pack_tensor(expertTokenNumOut)};
-  return drydock::ops::phase1(641, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(642, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeReRouting(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(641, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(642, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenPermuteGetWorkspaceSize(const void* tokens, const void* indices,
@@ -2093,20 +2102,20 @@ DRYDOCK_API int32_t aclnnMoeTokenPermuteGetWorkspaceSize(const void* tokens, con
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(tokens), pack_tensor(indices), pack_int(numOutTokens), pack_bool(paddedMode),
       pack_tensor(permuteTokensOut), pack_tensor(sortedIndicesOut)};
-  return drydock::ops::phase1(642, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(643, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenPermute(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(642, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(643, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenPermuteGradGetWorkspaceSize(const void* permutedOutputGrad,
     const void* sortedIndices, int64_t numTopk, bool paddedMode, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(permutedOutputGrad), pack_tensor(sortedIndices), pack_int(numTopk), pack_bool(paddedMode),
       pack_tensor(out)};
-  return drydock::ops::phase1(643, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(644, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenPermuteGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(643, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(644, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(const void* tokens, const void* routingMap,
@@ -2115,11 +2124,11 @@ DRYDOCK_API int32_t aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(const voi
   Arg args[] = {pack_tensor(tokens), pack_tensor(routingMap), pack_tensor(probsOptional), pack_int(numOutTokens),
       pack_bool(dropAndPad), pack_tensor(permuteTokensOut), pack_tensor(permuteProbsOutOptional),
       pack_tensor(sortedIndicesOut)};
-  return drydock::ops::phase1(644, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(645, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenPermuteWithRoutingMap(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(644, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(645, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(const void* permutedTokenOutputGrad,
@@ -2129,11 +2138,11 @@ DRYDOCK_API int32_t aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(const
   Arg args[] = {pack_tensor(permutedTokenOutputGrad), pack_tensor(permutedProbsOutputGradOptional),
       pack_tensor(sortedIndices), pack_tensor(routingMapOptional), pack_int(numExperts), pack_int(tokensNum),
       pack_bool(dropAndPad), pack_tensor(tokensGradOut), pack_tensor(probsGradOutOptional)};
-  return drydock::ops::phase1(645, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(646, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenPermuteWithRoutingMapGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(645, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(646, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenUnpermuteGetWorkspaceSize(const void* permutedTokens, const void* sortedIndices,
@@ -2141,10 +2150,10 @@ DRYDOCK_API int32_t aclnnMoeTokenUnpermuteGetWorkspaceSize(const void* permutedT
     void** executor) {
   Arg args[] = {pack_tensor(permutedTokens), pack_tensor(sortedIndices), pack_tensor(probsOptional),
       pack_bool(paddedMode), pack_ints(restoreShapeOptional), pack_tensor(out)};
-  return drydock::ops::phase1(646, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(647, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenUnpermute(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(646, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(647, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenUnpermuteGradGetWorkspaceSize(const void* permuteTokensOptional,
@@ -2154,10 +2163,10 @@ DRYDOCK_API int32_t aclnnMoeTokenUnpermuteGradGetWorkspaceSize(const void* permu
   Arg args[] = {pack_tensor(permuteTokensOptional), pack_tensor(unpermutedTokensGrad), pack_tensor(sortedIndices),
       pack_tensor(probsOptional), pack_bool(paddedMode), pack_ints(restoreShapeOptional),
       pack_tensor(permutedTokensGradOut), pack_tensor(probsGradOut)};
-  return drydock::ops::phase1(647, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(648, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenUnpermuteGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(647, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(648, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(const void* permutedTokens,
@@ -2167,11 +2176,11 @@ DRYDOCK_API int32_t aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(const v
   Arg args[] = {pack_tensor(permutedTokens), pack_tensor(sortedIndices), pack_tensor(routingMapOptional),
       pack_tensor(probsOptional), pack_bool(paddedMode), pack_ints(restoreShapeOptional),
       pack_tensor(unpermutedTokens), pack_tensor(outIndex), pack_tensor(permuteTokenId), pack_tensor(permuteProbs)};
-  return drydock::ops::phase1(648, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(649, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenUnpermuteWithRoutingMap(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(648, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(649, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(const void* unpermutedTokensGrad,
@@ -2182,11 +2191,11 @@ DRYDOCK_API int32_t aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(con
       pack_tensor(routingMapOptional), pack_tensor(permutedTokensOptional), pack_tensor(probsOptional),
       pack_bool(dropAndPad), pack_ints(restoreShapeOptional), pack_tensor(permutedTokensGradOut),
       pack_tensor(probsGradOutOptional)};
-  return drydock::ops::phase1(649, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(650, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeTokenUnpermuteWithRoutingMapGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(649, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(650, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMoeUpdateExpertGetWorkspaceSize(const void* expertIds, const void* eplbTable,
@@ -2196,65 +2205,65 @@ DRYDOCK_API int32_t aclnnMoeUpdateExpertGetWorkspaceSize(const void* expertIds, 
   Arg args[] = {pack_tensor(expertIds), pack_tensor(eplbTable), pack_tensor(expertScalesOptional),
       pack_tensor(pruningThresholdOptional), pack_tensor(activeMaskOptional), pack_int(localRankId),
       pack_int(worldSize), pack_int(balanceMode), pack_tensor(balancedExpertIds), pack_tensor(balancedActiveMask)};
-  return drydock::ops::phase1(650, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(651, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMoeUpdateExpert(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(650, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(651, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMseLossGetWorkspaceSize(const void* self, const void* target, int64_t reduction, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(651, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(652, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMseLoss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(651, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(652, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMseLossBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* target,
     int64_t reduction, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(652, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(653, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMseLossBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(652, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(653, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMulGetWorkspaceSize(const void* self, const void* other, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(653, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(654, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(653, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(654, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMulsGetWorkspaceSize(const void* self, const void* other, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(654, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(655, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMuls(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(654, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(655, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMultilabelMarginLossGetWorkspaceSize(const void* self, const void* target, int64_t reduction,
     void* out, void* isTarget, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_tensor(out), pack_tensor(isTarget)};
-  return drydock::ops::phase1(655, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(656, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMultilabelMarginLoss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(655, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(656, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMultinomialGetWorkspaceSize(const void* self, int64_t numsamples, bool replacement,
     int64_t seed, int64_t offset, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(numsamples), pack_bool(replacement), pack_int(seed), pack_int(offset),
       pack_tensor(out)};
-  return drydock::ops::phase1(656, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(657, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMultinomial(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(656, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(657, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMultinomialTensorGetWorkspaceSize(const void* self, int64_t numsamples, bool replacement,
@@ -2262,39 +2271,39 @@ DRYDOCK_API int32_t aclnnMultinomialTensorGetWorkspaceSize(const void* self, int
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(numsamples), pack_bool(replacement), pack_tensor(seedTensor),
       pack_tensor(offsetTensor), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(657, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(658, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMultinomialTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(657, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(658, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnMvGetWorkspaceSize(const void* self, const void* vec, void* out, int8_t cubeMathType,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(vec), pack_tensor(out), pack_int(cubeMathType)};
-  return drydock::ops::phase1(658, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(659, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnMv(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(658, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(659, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNLLLossGetWorkspaceSize(const void* self, const void* target, const void* weight,
     int64_t reduction, int64_t ignoreIndex, void* out, void* totalWeightOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_tensor(weight), pack_int(reduction),
       pack_int(ignoreIndex), pack_tensor(out), pack_tensor(totalWeightOut)};
-  return drydock::ops::phase1(659, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(660, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNLLLoss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(659, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(660, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNLLLoss2dGetWorkspaceSize(const void* self, const void* target, const void* weight,
     int64_t reduction, int64_t ignoreIndex, void* out, void* totalWeightOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_tensor(weight), pack_int(reduction),
       pack_int(ignoreIndex), pack_tensor(out), pack_tensor(totalWeightOut)};
-  return drydock::ops::phase1(660, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(661, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNLLLoss2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(660, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(661, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNLLLoss2dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
@@ -2302,10 +2311,10 @@ DRYDOCK_API int32_t aclnnNLLLoss2dBackwardGetWorkspaceSize(const void* gradOutpu
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_tensor(weight),
       pack_int(reduction), pack_int(ignoreIndex), pack_tensor(totalWeight), pack_tensor(out)};
-  return drydock::ops::phase1(661, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(662, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNLLLoss2dBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(661, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(662, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNLLLossBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* target,
@@ -2313,145 +2322,134 @@ DRYDOCK_API int32_t aclnnNLLLossBackwardGetWorkspaceSize(const void* gradOutput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_tensor(weight),
       pack_int(reduction), pack_int(ignoreIndex), pack_tensor(totalWeight), pack_tensor(out)};
-  return drydock::ops::phase1(662, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(663, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNLLLossBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(662, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(663, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNanMedianGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(663, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(664, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNanMedian(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(663, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(664, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNanMedianDimGetWorkspaceSize(const void* self, int64_t dim, bool keepDim, void* valuesOut,
     void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepDim), pack_tensor(valuesOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(664, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(665, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNanMedianDim(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(664, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(665, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNanToNumGetWorkspaceSize(const void* self, float nan, float posinf, float neginf, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_double(nan), pack_double(posinf), pack_double(neginf), pack_tensor(out)};
-  return drydock::ops::phase1(665, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(666, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNanToNum(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(665, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(666, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNeScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(666, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(667, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNeScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(666, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(667, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNeTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(667, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(668, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNeTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(667, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(668, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNegGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(668, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(669, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNeg(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(668, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(669, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNonzeroGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(669, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(670, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNonzero(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(669, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(670, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNonzeroV2GetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(670, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(671, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNonzeroV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(670, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(671, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNormGetWorkspaceSize(const void* self, const void* pScalar, const void* dim, bool keepdim,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(pScalar), pack_ints(dim), pack_bool(keepdim), pack_tensor(out)};
-  return drydock::ops::phase1(671, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(672, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(671, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(672, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNormalFloatFloatGetWorkspaceSize(float mean, float std, int64_t seed, int64_t offset,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_double(mean), pack_double(std), pack_int(seed), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(672, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(673, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNormalFloatFloat(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(672, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(673, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNormalFloatTensorGetWorkspaceSize(float mean, const void* std, int64_t seed, int64_t offset,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_double(mean), pack_tensor(std), pack_int(seed), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(673, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(674, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNormalFloatTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(673, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(674, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNormalTensorFloatGetWorkspaceSize(const void* mean, float std, int64_t seed, int64_t offset,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(mean), pack_double(std), pack_int(seed), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(674, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(675, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNormalTensorFloat(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(674, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(675, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNormalTensorTensorGetWorkspaceSize(const void* mean, const void* std, int64_t seed,
     int64_t offset, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(mean), pack_tensor(std), pack_int(seed), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(675, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(676, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNormalTensorTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(675, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(676, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNpuFormatCastGetWorkspaceSize(const void* srcTensor, void* dstTensor,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(srcTensor), pack_tensor(dstTensor)};
-  return drydock::ops::phase1(676, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(677, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNpuFormatCast(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(676, workspace, workspaceSize, executor, stream);
-}
-
-DRYDOCK_API int32_t aclnnNsaCompressGetWorkspaceSize(const void* input, const void* weight,
-    const void* actSeqLenOptional, char* layoutOptional, int64_t compressBlockSize, int64_t compressStride,
-    int64_t actSeqLenType, void* output, uint64_t* workspaceSize, void** executor) {
-  Arg args[] = {pack_tensor(input), pack_tensor(weight), pack_ints(actSeqLenOptional), pack_text(layoutOptional),
-      pack_int(compressBlockSize), pack_int(compressStride), pack_int(actSeqLenType), pack_tensor(output)};
-  return drydock::ops::phase1(677, args, 8, workspaceSize, executor);
-}
-DRYDOCK_API int32_t aclnnNsaCompress(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
   return drydock::ops::phase2(677, workspace, workspaceSize, executor, stream);
 }
 

@@ -12,6 +12,17 @@ using drydock::ops::Arg;
 
 extern "C" {
 
+DRYDOCK_API int32_t aclnnNsaCompressGetWorkspaceSize(const void* input, const void* weight,
+    const void* actSeqLenOptional, char* layoutOptional, int64_t compressBlockSize, int64_t compressStride,
+    int64_t actSeqLenType, void* output, uint64_t* workspaceSize, void** executor) {
+  Arg args[] = {pack_tensor(input), pack_tensor(weight), pack_ints(actSeqLenOptional), pack_text(layoutOptional),
+      pack_int(compressBlockSize), pack_int(compressStride), pack_int(actSeqLenType), pack_tensor(output)};
+  return drydock::ops::phase1(678, args, 8, workspaceSize, executor);
+}
+DRYDOCK_API int32_t aclnnNsaCompress(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
+  return drydock::ops::phase2(678, workspace, workspaceSize, executor, stream);
+}
+
 DRYDOCK_API int32_t aclnnNsaCompressAttentionGetWorkspaceSize(const void* query, const void* key, const void* value,
     const void* attenMaskOptional, const void* topkMaskOptional, const void* actualSeqQLenOptional,
     const void* actualCmpSeqKvLenOptional, const void* actualSelSeqKvLenOptional, double scaleValue, int64_t headNum,
@@ -24,10 +35,10 @@ DRYDOCK_API int32_t aclnnNsaCompressAttentionGetWorkspaceSize(const void* query,
       pack_int(sparseMode), pack_int(compressBlockSize), pack_int(compressStride), pack_int(selectBlockSize),
       pack_int(selectBlockCount), pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut),
       pack_tensor(attentionOutOut), pack_tensor(topkIndicesOut)};
-  return drydock::ops::phase1(678, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(679, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNsaCompressAttention(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(678, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(679, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNsaCompressAttentionInferGetWorkspaceSize(const void* query, const void* key,
@@ -43,11 +54,11 @@ DRYDOCK_API int32_t aclnnNsaCompressAttentionInferGetWorkspaceSize(const void* q
       pack_int(numKeyValueHeads), pack_int(selectBlockSize), pack_int(selectBlockCount), pack_int(compressBlockSize),
       pack_int(compressBlockStride), pack_double(scaleValue), pack_text(layoutOptional), pack_int(pageBlockSize),
       pack_int(sparseMode), pack_tensor(output), pack_tensor(topKOutput)};
-  return drydock::ops::phase1(679, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(680, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNsaCompressAttentionInfer(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(679, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(680, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNsaCompressGradGetWorkspaceSize(const void* outputGrad, const void* input,
@@ -58,10 +69,10 @@ DRYDOCK_API int32_t aclnnNsaCompressGradGetWorkspaceSize(const void* outputGrad,
       pack_ints(actSeqLenOptionalOptional), pack_int(compressBlockSize), pack_int(compressStride),
       pack_int(actSeqLenType), pack_text(layoutOptionalOptional), pack_tensor(inputGradOut),
       pack_tensor(weightGradOut)};
-  return drydock::ops::phase1(680, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(681, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNsaCompressGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(680, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(681, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNsaCompressWithCacheGetWorkspaceSize(const void* input, const void* weight,
@@ -71,10 +82,10 @@ DRYDOCK_API int32_t aclnnNsaCompressWithCacheGetWorkspaceSize(const void* input,
   Arg args[] = {pack_tensor(input), pack_tensor(weight), pack_tensor(slotMapping), pack_ints(actSeqLenOptional),
       pack_tensor(blockTableOptional), pack_text(layoutOptional), pack_int(compressBlockSize),
       pack_int(compressStride), pack_int(actSeqLenType), pack_int(pageBlockSize), pack_tensor(outputCache)};
-  return drydock::ops::phase1(681, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(682, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNsaCompressWithCache(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(681, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(682, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNsaSelectedAttentionGetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -87,10 +98,10 @@ DRYDOCK_API int32_t aclnnNsaSelectedAttentionGetWorkspaceSize(const void* query,
       pack_double(scaleValue), pack_int(headNum), pack_text(inputLayout), pack_int(sparseMode),
       pack_int(selectedBlockSize), pack_int(selectedBlockCount), pack_tensor(softmaxMaxOut),
       pack_tensor(softmaxSumOut), pack_tensor(attentionOut)};
-  return drydock::ops::phase1(682, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(683, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNsaSelectedAttention(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(682, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(683, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNsaSelectedAttentionGradGetWorkspaceSize(const void* query, const void* key,
@@ -104,11 +115,11 @@ DRYDOCK_API int32_t aclnnNsaSelectedAttentionGradGetWorkspaceSize(const void* qu
       pack_ints(actualSeqQLenOptional), pack_ints(actualSeqKvLenOptional), pack_tensor(attenMaskOptional),
       pack_double(scaleValue), pack_int(selectedBlockSize), pack_int(selectedBlockCount), pack_int(headNum),
       pack_text(inputLayout), pack_int(sparseMode), pack_tensor(dqOut), pack_tensor(dkOut), pack_tensor(dvOut)};
-  return drydock::ops::phase1(683, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(684, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNsaSelectedAttentionGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(683, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(684, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnNsaSelectedAttentionInferGetWorkspaceSize(const void* query, const void* key,
@@ -121,21 +132,21 @@ DRYDOCK_API int32_t aclnnNsaSelectedAttentionInferGetWorkspaceSize(const void* q
       pack_ints(actualKvSeqLenOptional), pack_text(layoutOptional), pack_int(numHeads), pack_int(numKeyValueHeads),
       pack_int(selectBlockSize), pack_int(selectBlockCount), pack_int(pageBlockSize), pack_double(scaleValue),
       pack_int(sparseMode), pack_tensor(output)};
-  return drydock::ops::phase1(684, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(685, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnNsaSelectedAttentionInfer(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(684, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(685, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnObfuscationCalculateV2GetWorkspaceSize(int32_t fd, const void* x, int32_t param, int32_t cmd,
     float obfCoefficient, void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_int(fd), pack_tensor(x), pack_int(param), pack_int(cmd), pack_double(obfCoefficient),
       pack_tensor(y)};
-  return drydock::ops::phase1(685, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(686, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnObfuscationCalculateV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(685, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(686, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnObfuscationSetupV2GetWorkspaceSize(int32_t fdToClose, int32_t dataType, int32_t hiddenSize,
@@ -144,102 +155,102 @@ DRYDOCK_API int32_t aclnnObfuscationSetupV2GetWorkspaceSize(int32_t fdToClose, i
   Arg args[] = {pack_int(fdToClose), pack_int(dataType), pack_int(hiddenSize), pack_int(tpRank),
       pack_int(modelObfSeedId), pack_int(dataObfSeedId), pack_int(cmd), pack_int(threadNum),
       pack_double(obfCoefficient), pack_tensor(fd)};
-  return drydock::ops::phase1(686, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(687, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnObfuscationSetupV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(686, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(687, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnOneHotGetWorkspaceSize(const void* self, int numClasses, const void* onValue,
     const void* offValue, int64_t axis, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(numClasses), pack_tensor(onValue), pack_tensor(offValue), pack_int(axis),
       pack_tensor(out)};
-  return drydock::ops::phase1(687, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(688, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnOneHot(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(687, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(688, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPdistGetWorkspaceSize(const void* self, float p, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_double(p), pack_tensor(out)};
-  return drydock::ops::phase1(688, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(689, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPdist(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(688, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(689, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPolarGetWorkspaceSize(const void* input, const void* angle, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(angle), pack_tensor(out)};
-  return drydock::ops::phase1(689, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(690, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPolar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(689, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(690, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPowScalarTensorGetWorkspaceSize(const void* self, const void* exponent, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(self), pack_tensor(exponent), pack_tensor(out)};
-  return drydock::ops::phase1(690, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(691, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPowScalarTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(690, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(691, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPowTensorScalarGetWorkspaceSize(const void* self, const void* exponent, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(exponent), pack_tensor(out)};
-  return drydock::ops::phase1(691, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(692, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPowTensorScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(691, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(692, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPowTensorTensorGetWorkspaceSize(const void* self, const void* exponent, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(exponent), pack_tensor(out)};
-  return drydock::ops::phase1(692, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(693, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPowTensorTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(692, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(693, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPreluGetWorkspaceSize(const void* self, const void* weight, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(weight), pack_tensor(out)};
-  return drydock::ops::phase1(693, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(694, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPrelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(693, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(694, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPreluBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* weight,
     void* gradInput, void* gradWeight, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(weight), pack_tensor(gradInput),
       pack_tensor(gradWeight)};
-  return drydock::ops::phase1(694, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(695, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPreluBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(694, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(695, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnProdGetWorkspaceSize(const void* self, int32_t dtype, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(695, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(696, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnProd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(695, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(696, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnProdDimGetWorkspaceSize(const void* self, int64_t dim, bool keepDim, int32_t dtype,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_bool(keepDim), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(696, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(697, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnProdDim(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(696, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(697, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnPromptFlashAttentionV3GetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -253,10 +264,10 @@ DRYDOCK_API int32_t aclnnPromptFlashAttentionV3GetWorkspaceSize(const void* quer
       pack_tensor(quantScale1), pack_tensor(deqScale2), pack_tensor(quantScale2), pack_tensor(quantOffset2),
       pack_int(numHeads), pack_double(scaleValue), pack_int(preTokens), pack_int(nextTokens), pack_text(inputLayout),
       pack_int(numKeyValueHeads), pack_int(sparseMode), pack_int(innerPrecise), pack_tensor(attentionOut)};
-  return drydock::ops::phase1(697, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(698, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnPromptFlashAttentionV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(697, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(698, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQkvRmsNormRopeCacheGetWorkspaceSize(const void* qkv, const void* qGamma, const void* kGamma,
@@ -269,10 +280,10 @@ DRYDOCK_API int32_t aclnnQkvRmsNormRopeCacheGetWorkspaceSize(const void* qkv, co
       pack_tensor(vScaleOptional), pack_tensor(kOffsetOptional), pack_tensor(vOffsetOptional), pack_ints(qkvSize),
       pack_ints(headNums), pack_double(epsilon), pack_text(cacheModeOptional), pack_tensor(qOutBeforeQuant),
       pack_tensor(kOutBeforeQuant), pack_tensor(vOutBeforeQuant)};
-  return drydock::ops::phase1(698, args, 20, workspaceSize, executor);
+  return drydock::ops::phase1(699, args, 20, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQkvRmsNormRopeCache(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(698, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(699, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(const void* x1, const void* x2,
@@ -280,11 +291,11 @@ DRYDOCK_API int32_t aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(const void* 
     int64_t groupSize, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(x1ScaleOptional), pack_tensor(x2Scale),
       pack_tensor(yRef), pack_bool(transposeX1), pack_bool(transposeX2), pack_int(groupSize)};
-  return drydock::ops::phase1(699, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(700, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantBatchMatmulInplaceAdd(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(699, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(700, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantConvolutionGetWorkspaceSize(const void* input, const void* weight, const void* bias,
@@ -294,10 +305,10 @@ DRYDOCK_API int32_t aclnnQuantConvolutionGetWorkspaceSize(const void* input, con
   Arg args[] = {pack_tensor(input), pack_tensor(weight), pack_tensor(bias), pack_tensor(scale), pack_tensor(offset),
       pack_ints(stride), pack_ints(padding), pack_ints(dilation), pack_bool(transposed), pack_ints(outputPadding),
       pack_int(groups), pack_int(offsetx), pack_text(roundMode), pack_tensor(output)};
-  return drydock::ops::phase1(700, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(701, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantConvolution(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(700, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(701, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantFlashAttentionScoreGetWorkspaceSize(const void* query, const void* key,
@@ -309,11 +320,11 @@ DRYDOCK_API int32_t aclnnQuantFlashAttentionScoreGetWorkspaceSize(const void* qu
       pack_tensor(dScaleQ), pack_tensor(dScaleK), pack_tensor(dScaleV), pack_tensor(pScale), pack_double(scaleValue),
       pack_int(preTokens), pack_int(nextTokens), pack_int(headNum), pack_text(inputLayout), pack_int(sparseMode),
       pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut), pack_tensor(softmaxOutout), pack_tensor(attentionOutOut)};
-  return drydock::ops::phase1(701, args, 18, workspaceSize, executor);
+  return drydock::ops::phase1(702, args, 18, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantFlashAttentionScore(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(701, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(702, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantFlashAttentionScoreGradGetWorkspaceSize(const void* query, const void* keyIn,
@@ -328,11 +339,11 @@ DRYDOCK_API int32_t aclnnQuantFlashAttentionScoreGradGetWorkspaceSize(const void
       pack_tensor(pScale), pack_double(scaleValue), pack_int(preTokens), pack_int(nextTokens), pack_int(headNum),
       pack_text(inputLayout), pack_int(sparseMode), pack_int(outDtype), pack_tensor(dqOut), pack_tensor(dkOut),
       pack_tensor(dvOut)};
-  return drydock::ops::phase1(702, args, 24, workspaceSize, executor);
+  return drydock::ops::phase1(703, args, 24, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantFlashAttentionScoreGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(702, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(703, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantGroupedMatMulAlltoAllvGetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -350,11 +361,11 @@ DRYDOCK_API int32_t aclnnQuantGroupedMatMulAlltoAllvGetWorkspaceSize(const void*
       pack_int(mmXQuantMode), pack_int(mmWeightQuantMode), pack_int(commQuantMode), pack_int(commQuantDtypeOptional),
       pack_int(groupSize), pack_text(group), pack_int(epWorldSize), pack_ints(sendCounts), pack_ints(recvCounts),
       pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_tensor(y), pack_tensor(mmYOptional)};
-  return drydock::ops::phase1(703, args, 26, workspaceSize, executor);
+  return drydock::ops::phase1(704, args, 26, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantGroupedMatMulAlltoAllv(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(703, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(704, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantGroupedMatMulAlltoAllvV2GetWorkspaceSize(const void* gmmX, const void* gmmWeight,
@@ -373,11 +384,11 @@ DRYDOCK_API int32_t aclnnQuantGroupedMatMulAlltoAllvV2GetWorkspaceSize(const voi
       pack_int(groupSize), pack_text(group), pack_text(commMode), pack_int(epWorldSize), pack_ints(sendCounts),
       pack_ints(recvCounts), pack_bool(transGmmWeight), pack_bool(transMmWeight), pack_tensor(y),
       pack_tensor(mmYOptional)};
-  return drydock::ops::phase1(704, args, 27, workspaceSize, executor);
+  return drydock::ops::phase1(705, args, 27, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantGroupedMatMulAlltoAllvV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(704, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(705, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantGroupedMatmulDequantGetWorkspaceSize(const void* x, const void* weight,
@@ -387,11 +398,11 @@ DRYDOCK_API int32_t aclnnQuantGroupedMatmulDequantGetWorkspaceSize(const void* x
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(weightScale), pack_tensor(groupList),
       pack_tensor(biasOptional), pack_tensor(xScaleOptional), pack_tensor(xOffsetOptional),
       pack_tensor(smoothScaleOptional), pack_text(xQuantMode), pack_bool(transposeWeight), pack_tensor(out)};
-  return drydock::ops::phase1(705, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(706, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantGroupedMatmulDequant(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(705, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(706, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantGroupedMatmulDequantWeightNZGetWorkspaceSize(const void* x, const void* weight,
@@ -401,11 +412,11 @@ DRYDOCK_API int32_t aclnnQuantGroupedMatmulDequantWeightNZGetWorkspaceSize(const
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(weightScale), pack_tensor(groupList),
       pack_tensor(biasOptional), pack_tensor(xScaleOptional), pack_tensor(xOffsetOptional),
       pack_tensor(smoothScaleOptional), pack_text(xQuantMode), pack_bool(transposeWeight), pack_tensor(out)};
-  return drydock::ops::phase1(706, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(707, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantGroupedMatmulDequantWeightNZ(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(706, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(707, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(const void* x1, const void* x2,
@@ -413,11 +424,11 @@ DRYDOCK_API int32_t aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(const void
     int64_t groupSize, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(scale1Optional), pack_tensor(scale2),
       pack_tensor(groupList), pack_tensor(yRef), pack_int(groupListType), pack_int(groupSize)};
-  return drydock::ops::phase1(707, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(708, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantGroupedMatmulInplaceAdd(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(707, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(708, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantLightningIndexerGetWorkspaceSize(const void* query, const void* key,
@@ -431,10 +442,10 @@ DRYDOCK_API int32_t aclnnQuantLightningIndexerGetWorkspaceSize(const void* query
       pack_tensor(actualSeqLengthsKeyOptional), pack_tensor(blockTableOptional), pack_int(queryQuantMode),
       pack_int(keyQuantMode), pack_text(layoutQueryOptional), pack_text(layoutKeyOptional), pack_int(sparseCount),
       pack_int(sparseMode), pack_int(preTokens), pack_int(nextTokens), pack_tensor(out)};
-  return drydock::ops::phase1(708, args, 17, workspaceSize, executor);
+  return drydock::ops::phase1(709, args, 17, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantLightningIndexer(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(708, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(709, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceGetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -442,10 +453,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulAllReduceGetWorkspaceSize(const void* x1, co
     int64_t streamMode, const void* output, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(x3), pack_tensor(dequantScale),
       pack_text(group), pack_text(reduceOp), pack_int(commTurn), pack_int(streamMode), pack_tensor(output)};
-  return drydock::ops::phase1(709, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(710, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduce(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(709, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(710, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV2GetWorkspaceSize(const void* x1, const void* x2,
@@ -455,10 +466,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV2GetWorkspaceSize(const void* x1, 
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(biasOptional), pack_tensor(x3Optional),
       pack_tensor(dequantScale), pack_tensor(pertokenScaleOptional), pack_text(group), pack_text(reduceOp),
       pack_int(commTurn), pack_int(streamMode), pack_tensor(output)};
-  return drydock::ops::phase1(710, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(711, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(710, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(711, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV3GetWorkspaceSize(const void* x1, const void* x2,
@@ -469,10 +480,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV3GetWorkspaceSize(const void* x1, 
       pack_tensor(dequantScale), pack_tensor(pertokenScaleOptional), pack_tensor(commQuantScale1Optional),
       pack_tensor(commQuantScale2Optional), pack_text(group), pack_text(reduceOp), pack_int(commTurn),
       pack_int(streamMode), pack_tensor(output)};
-  return drydock::ops::phase1(711, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(712, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(711, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(712, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV4GetWorkspaceSize(const void* x1, const void* x2,
@@ -484,10 +495,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV4GetWorkspaceSize(const void* x1, 
       pack_tensor(x1ScaleOptional), pack_tensor(x2Scale), pack_tensor(commQuantScale1Optional),
       pack_tensor(commQuantScale2Optional), pack_text(group), pack_text(reduceOp), pack_int(commTurn),
       pack_int(streamMode), pack_int(groupSize), pack_int(commQuantMode), pack_tensor(output)};
-  return drydock::ops::phase1(712, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(713, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV4(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(712, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(713, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV5GetWorkspaceSize(const void* x1, const void* x2,
@@ -499,10 +510,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV5GetWorkspaceSize(const void* x1, 
       pack_tensor(x1ScaleOptional), pack_tensor(x2Scale), pack_tensor(commQuantScale1Optional),
       pack_tensor(commQuantScale2Optional), pack_text(group), pack_text(reduceOp), pack_text(commMode),
       pack_int(commTurn), pack_int(streamMode), pack_int(groupSize), pack_int(commQuantMode), pack_tensor(output)};
-  return drydock::ops::phase1(713, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(714, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulAllReduceV5(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(713, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(714, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulAlltoAllGetWorkspaceSize(const void* x1, const void* x2, const void* biasOptional,
@@ -515,10 +526,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulAlltoAllGetWorkspaceSize(const void* x1, con
       pack_tensor(x2OffsetOptional), pack_ints(alltoAllAxesOptional), pack_text(group), pack_int(x1QuantMode),
       pack_int(x2QuantMode), pack_int(commQuantMode), pack_int(commQuantDtype), pack_int(groupSize),
       pack_bool(transposeX1), pack_bool(transposeX2), pack_tensor(output)};
-  return drydock::ops::phase1(714, args, 18, workspaceSize, executor);
+  return drydock::ops::phase1(715, args, 18, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulAlltoAll(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(714, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(715, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulAlltoAllV2GetWorkspaceSize(const void* x1, const void* x2,
@@ -532,10 +543,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulAlltoAllV2GetWorkspaceSize(const void* x1, c
       pack_tensor(x2OffsetOptional), pack_ints(alltoAllAxesOptional), pack_text(group), pack_text(commMode),
       pack_int(x1QuantMode), pack_int(x2QuantMode), pack_int(commQuantMode), pack_int(commQuantDtype),
       pack_int(groupSize), pack_bool(transposeX1), pack_bool(transposeX2), pack_tensor(output)};
-  return drydock::ops::phase1(715, args, 19, workspaceSize, executor);
+  return drydock::ops::phase1(716, args, 19, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulAlltoAllV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(715, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(716, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulDequantGetWorkspaceSize(const void* x, const void* weight,
@@ -545,10 +556,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulDequantGetWorkspaceSize(const void* x, const
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(weightScale), pack_tensor(biasOptional),
       pack_tensor(xScaleOptional), pack_tensor(xOffsetOptional), pack_tensor(smoothScaleOptional),
       pack_text(xQuantMode), pack_bool(transposeWeight), pack_tensor(out)};
-  return drydock::ops::phase1(716, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(717, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulDequant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(716, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(717, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(const void* x1, const void* x2,
@@ -558,11 +569,11 @@ DRYDOCK_API int32_t aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(const void
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(x1Scale), pack_tensor(x2Scale), pack_tensor(yScale),
       pack_tensor(x1Offset), pack_tensor(x2Offset), pack_tensor(yOffset), pack_tensor(bias), pack_bool(transposeX1),
       pack_bool(transposeX2), pack_int(groupSize), pack_ints(dims), pack_bool(keepDims), pack_tensor(out)};
-  return drydock::ops::phase1(717, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(718, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulReduceSumWeightNz(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(717, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(718, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulV5GetWorkspaceSize(const void* x1, const void* x2, const void* x1Scale,
@@ -572,10 +583,10 @@ DRYDOCK_API int32_t aclnnQuantMatmulV5GetWorkspaceSize(const void* x1, const voi
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(x1Scale), pack_tensor(x2Scale), pack_tensor(yScale),
       pack_tensor(x1Offset), pack_tensor(x2Offset), pack_tensor(yOffset), pack_tensor(bias), pack_bool(transposeX1),
       pack_bool(transposeX2), pack_int(groupSize), pack_tensor(out)};
-  return drydock::ops::phase1(718, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(719, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulV5(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(718, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(719, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMatmulWeightNzGetWorkspaceSize(const void* x1, const void* x2, const void* x1Scale,
@@ -585,30 +596,30 @@ DRYDOCK_API int32_t aclnnQuantMatmulWeightNzGetWorkspaceSize(const void* x1, con
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(x1Scale), pack_tensor(x2Scale), pack_tensor(yScale),
       pack_tensor(x1Offset), pack_tensor(x2Offset), pack_tensor(yOffset), pack_tensor(bias), pack_bool(transposeX1),
       pack_bool(transposeX2), pack_int(groupSize), pack_tensor(out)};
-  return drydock::ops::phase1(719, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(720, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMatmulWeightNz(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(719, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(720, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantMaxGetWorkspaceSize(const void* x, const void* scale, char* roundMode, int64_t dstType,
     const void* y, const void* amax, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(scale), pack_text(roundMode), pack_int(dstType), pack_tensor(y),
       pack_tensor(amax)};
-  return drydock::ops::phase1(720, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(721, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantMax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(720, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(721, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnQuantizeGetWorkspaceSize(const void* x, const void* scales, const void* zeroPoints,
     int32_t dtype, int32_t axis, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(scales), pack_tensor(zeroPoints), pack_data_type(dtype), pack_int(axis),
       pack_tensor(out)};
-  return drydock::ops::phase1(721, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(722, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnQuantize(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(721, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(722, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnROIAlignGetWorkspaceSize(const void* self, const void* rois, float spatialScale,
@@ -616,10 +627,10 @@ DRYDOCK_API int32_t aclnnROIAlignGetWorkspaceSize(const void* self, const void* 
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(rois), pack_double(spatialScale), pack_int(pooledHeight),
       pack_int(pooledWidth), pack_int(sampleNum), pack_int(roiEndMode), pack_tensor(out)};
-  return drydock::ops::phase1(722, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(723, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnROIAlign(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(722, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(723, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnROIAlignBackwardGetWorkspaceSize(const void* self, const void* rois, const void* xdiffShape,
@@ -627,10 +638,10 @@ DRYDOCK_API int32_t aclnnROIAlignBackwardGetWorkspaceSize(const void* self, cons
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(rois), pack_ints(xdiffShape), pack_int(pooledWidth),
       pack_int(pooledHeight), pack_double(spatialScale), pack_int(sampleNum), pack_int(roiEndMode), pack_tensor(out)};
-  return drydock::ops::phase1(723, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(724, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnROIAlignBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(723, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(724, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRReluWithNoiseGetWorkspaceSize(const void* self, const void* noise, const void* lower,
@@ -638,37 +649,37 @@ DRYDOCK_API int32_t aclnnRReluWithNoiseGetWorkspaceSize(const void* self, const 
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(noise), pack_scalar(lower), pack_scalar(upper), pack_bool(training),
       pack_int(seed), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(724, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(725, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRReluWithNoise(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(724, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(725, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRandpermGetWorkspaceSize(int64_t n, int64_t seed, int64_t offset, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_int(n), pack_int(seed), pack_int(offset), pack_tensor(out)};
-  return drydock::ops::phase1(725, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(726, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRandperm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(725, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(726, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRangeGetWorkspaceSize(const void* start, const void* end, const void* step, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(start), pack_scalar(end), pack_scalar(step), pack_tensor(out)};
-  return drydock::ops::phase1(726, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(727, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRange(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(726, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(727, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReciprocalGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(727, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(728, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReciprocal(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(727, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(728, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(const void* query, const void* key,
@@ -678,262 +689,262 @@ DRYDOCK_API int32_t aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(const void* que
   Arg args[] = {pack_tensor(query), pack_tensor(key), pack_tensor(value), pack_tensor(beta), pack_tensor(stateRef),
       pack_tensor(actualSeqLengths), pack_tensor(ssmStateIndices), pack_tensor(g), pack_tensor(gk),
       pack_tensor(numAcceptedTokens), pack_double(scaleValue), pack_tensor(out)};
-  return drydock::ops::phase1(728, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(729, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRecurrentGatedDeltaRule(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(728, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(729, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReduceNansumGetWorkspaceSize(const void* self, const void* dim, bool keepDim, int32_t dtype,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_bool(keepDim), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(729, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(730, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReduceNansum(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(729, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(730, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReduceSumGetWorkspaceSize(const void* self, const void* dims, bool keepDims, int32_t dtype,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dims), pack_bool(keepDims), pack_data_type(dtype), pack_tensor(out)};
-  return drydock::ops::phase1(730, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(731, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReduceSum(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(730, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(731, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReflectionPad1dGetWorkspaceSize(const void* self, const void* padding, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(padding), pack_tensor(out)};
-  return drydock::ops::phase1(731, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(732, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReflectionPad1d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(731, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(732, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReflectionPad1dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* padding, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(padding), pack_tensor(gradInput)};
-  return drydock::ops::phase1(732, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(733, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReflectionPad1dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(732, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(733, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReflectionPad2dGetWorkspaceSize(const void* self, const void* padding, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(padding), pack_tensor(out)};
-  return drydock::ops::phase1(733, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(734, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReflectionPad2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(733, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(734, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReflectionPad2dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* padding, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(padding), pack_tensor(gradInput)};
-  return drydock::ops::phase1(734, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(735, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReflectionPad2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(734, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(735, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReflectionPad3dGetWorkspaceSize(const void* self, const void* padding, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(padding), pack_tensor(out)};
-  return drydock::ops::phase1(735, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(736, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReflectionPad3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(735, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(736, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReflectionPad3dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* padding, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(padding), pack_tensor(gradInput)};
-  return drydock::ops::phase1(736, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(737, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReflectionPad3dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(736, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(737, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReluGetWorkspaceSize(const void* self, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(737, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(738, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRelu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(737, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(738, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRemainderScalarTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(738, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(739, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRemainderScalarTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(738, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(739, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRemainderTensorScalarGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(739, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(740, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRemainderTensorScalar(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(739, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(740, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRemainderTensorTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(740, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(741, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRemainderTensorTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(740, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(741, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRenormGetWorkspaceSize(const void* self, const void* p, int64_t dim, const void* maxNorm,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(p), pack_int(dim), pack_scalar(maxNorm), pack_tensor(out)};
-  return drydock::ops::phase1(741, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(742, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRenorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(741, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(742, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRepeatGetWorkspaceSize(const void* self, const void* repeats, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(repeats), pack_tensor(out)};
-  return drydock::ops::phase1(742, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(743, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRepeat(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(742, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(743, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRepeatInterleaveGetWorkspaceSize(const void* self, const void* repeats, int64_t outputSize,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(repeats), pack_int(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(743, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(744, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRepeatInterleave(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(743, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(744, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRepeatInterleaveGradGetWorkspaceSize(const void* yGrad, const void* repeats, int64_t axis,
     const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(yGrad), pack_tensor(repeats), pack_int(axis), pack_tensor(out)};
-  return drydock::ops::phase1(744, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(745, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRepeatInterleaveGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(744, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(745, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRepeatInterleaveIntGetWorkspaceSize(const void* self, int64_t repeats, int64_t outputSize,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(repeats), pack_int(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(745, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(746, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRepeatInterleaveInt(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(745, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(746, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(const void* self, int64_t repeats, int64_t dim,
     int64_t outputSize, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(repeats), pack_int(dim), pack_int(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(746, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(747, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRepeatInterleaveIntWithDim(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(746, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(747, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRepeatInterleaveTensorGetWorkspaceSize(const void* repeats, int64_t outputSize, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(repeats), pack_int(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(747, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(748, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRepeatInterleaveTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(747, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(748, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRepeatInterleaveWithDimGetWorkspaceSize(const void* self, const void* repeats, int64_t dim,
     int64_t outputSize, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(repeats), pack_int(dim), pack_int(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(748, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(749, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRepeatInterleaveWithDim(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(748, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(749, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReplicationPad1dGetWorkspaceSize(const void* self, const void* padding, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(padding), pack_tensor(out)};
-  return drydock::ops::phase1(749, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(750, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReplicationPad1d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(749, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(750, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReplicationPad1dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* padding, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(padding), pack_tensor(gradInput)};
-  return drydock::ops::phase1(750, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(751, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReplicationPad1dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(750, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(751, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReplicationPad2dGetWorkspaceSize(const void* self, const void* padding, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(padding), pack_tensor(out)};
-  return drydock::ops::phase1(751, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(752, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReplicationPad2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(751, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(752, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReplicationPad2dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* padding, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(padding), pack_tensor(gradInput)};
-  return drydock::ops::phase1(752, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(753, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReplicationPad2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(752, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(753, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReplicationPad3dGetWorkspaceSize(const void* self, const void* padding, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(padding), pack_tensor(out)};
-  return drydock::ops::phase1(753, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(754, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReplicationPad3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(753, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(754, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnReplicationPad3dBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* padding, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_ints(padding), pack_tensor(gradInput)};
-  return drydock::ops::phase1(754, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(755, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnReplicationPad3dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(754, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(755, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRightShiftGetWorkspaceSize(const void* input, const void* shiftBits, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_tensor(shiftBits), pack_tensor(out)};
-  return drydock::ops::phase1(755, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(756, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRightShift(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(755, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(756, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRingAttentionUpdateV2GetWorkspaceSize(const void* prevAttnOut, const void* prevSoftmaxMax,
@@ -945,19 +956,19 @@ DRYDOCK_API int32_t aclnnRingAttentionUpdateV2GetWorkspaceSize(const void* prevA
       pack_tensor(curAttnOut), pack_tensor(curSoftmaxMax), pack_tensor(curSoftmaxSum),
       pack_tensor(actualSeqQlenOptional), pack_text(inputLayoutOptional), pack_text(inputSoftmaxLayoutOptional),
       pack_tensor(attnOutOut), pack_tensor(softmaxMaxOut), pack_tensor(softmaxSumOut)};
-  return drydock::ops::phase1(756, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(757, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRingAttentionUpdateV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(756, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(757, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRmsNormGetWorkspaceSize(const void* x, const void* gamma, double epsilon, const void* yOut,
     const void* rstdOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(gamma), pack_double(epsilon), pack_tensor(yOut), pack_tensor(rstdOut)};
-  return drydock::ops::phase1(757, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(758, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRmsNorm(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(757, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(758, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRmsNormDynamicMxQuantGetWorkspaceSize(const void* x, const void* gamma, const void* beta,
@@ -966,20 +977,20 @@ DRYDOCK_API int32_t aclnnRmsNormDynamicMxQuantGetWorkspaceSize(const void* x, co
   Arg args[] = {pack_tensor(x), pack_tensor(gamma), pack_tensor(beta), pack_double(epsilon), pack_int(scaleAlg),
       pack_text(roundMode), pack_int(dstType), pack_bool(outputRstd), pack_tensor(yOut), pack_tensor(mxscaleOut),
       pack_tensor(rstdOut)};
-  return drydock::ops::phase1(758, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(759, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRmsNormDynamicMxQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(758, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(759, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRmsNormGradGetWorkspaceSize(const void* dy, const void* x, const void* rstd,
     const void* gamma, const void* dxOut, const void* dgammaOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(dy), pack_tensor(x), pack_tensor(rstd), pack_tensor(gamma), pack_tensor(dxOut),
       pack_tensor(dgammaOut)};
-  return drydock::ops::phase1(759, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(760, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRmsNormGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(759, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(760, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRmsNormGradQuantGetWorkspaceSize(const void* dy, const void* x, const void* rstd,
@@ -988,20 +999,20 @@ DRYDOCK_API int32_t aclnnRmsNormGradQuantGetWorkspaceSize(const void* dy, const 
   Arg args[] = {pack_tensor(dy), pack_tensor(x), pack_tensor(rstd), pack_tensor(gamma), pack_tensor(scalesX),
       pack_tensor(offsetXOptional), pack_text(quantMode), pack_bool(divMode), pack_tensor(dxOut),
       pack_tensor(dgammaOut)};
-  return drydock::ops::phase1(760, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(761, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRmsNormGradQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(760, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(761, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRmsNormQuantGetWorkspaceSize(const void* x, const void* gamma, const void* beta,
     const void* scale, const void* offset, double epsilon, void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(gamma), pack_tensor(beta), pack_tensor(scale), pack_tensor(offset),
       pack_double(epsilon), pack_tensor(y)};
-  return drydock::ops::phase1(761, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(762, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRmsNormQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(761, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(762, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRmsNormQuantV3GetWorkspaceSize(const void* x, const void* gamma, const void* scale,
@@ -1009,19 +1020,19 @@ DRYDOCK_API int32_t aclnnRmsNormQuantV3GetWorkspaceSize(const void* x, const voi
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(gamma), pack_tensor(scale), pack_tensor(offset), pack_tensor(beta),
       pack_double(epsilon), pack_bool(divMode), pack_bool(outputRstd), pack_tensor(y), pack_tensor(rstd)};
-  return drydock::ops::phase1(762, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(763, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRmsNormQuantV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(762, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(763, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRollGetWorkspaceSize(const void* x, const void* shifts, const void* dims, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_ints(shifts), pack_ints(dims), pack_tensor(out)};
-  return drydock::ops::phase1(763, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(764, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRoll(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(763, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(764, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRopeWithSinCosCacheGetWorkspaceSize(const void* positions, const void* queryIn,
@@ -1029,10 +1040,10 @@ DRYDOCK_API int32_t aclnnRopeWithSinCosCacheGetWorkspaceSize(const void* positio
     void* queryOut, void* keyOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(positions), pack_tensor(queryIn), pack_tensor(keyIn), pack_tensor(cosSinCache),
       pack_ints(mropeSection), pack_int(headSize), pack_bool(isNeoxStyle), pack_tensor(queryOut), pack_tensor(keyOut)};
-  return drydock::ops::phase1(764, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(765, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRopeWithSinCosCache(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(764, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(765, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRopeWithSinCosCacheV2GetWorkspaceSize(const void* positions, const void* queryIn,
@@ -1041,20 +1052,20 @@ DRYDOCK_API int32_t aclnnRopeWithSinCosCacheV2GetWorkspaceSize(const void* posit
   Arg args[] = {pack_tensor(positions), pack_tensor(queryIn), pack_tensor(keyIn), pack_tensor(cosSinCache),
       pack_ints(mropeSection), pack_int(headSize), pack_bool(isNeoxStyle), pack_int(cacheMode), pack_tensor(queryOut),
       pack_tensor(keyOut)};
-  return drydock::ops::phase1(765, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(766, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRopeWithSinCosCacheV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(765, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(766, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRotaryPositionEmbeddingGetWorkspaceSize(const void* x, const void* cos, const void* sin,
     int64_t mode, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(cos), pack_tensor(sin), pack_int(mode), pack_tensor(out)};
-  return drydock::ops::phase1(766, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(767, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRotaryPositionEmbedding(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(766, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(767, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(const void* dy, const void* cos, const void* sin,
@@ -1062,22 +1073,22 @@ DRYDOCK_API int32_t aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(const void*
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(dy), pack_tensor(cos), pack_tensor(sin), pack_tensor(xOptional), pack_int(mode),
       pack_tensor(dxOut), pack_tensor(dcosOut), pack_tensor(dsinOut)};
-  return drydock::ops::phase1(767, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(768, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRotaryPositionEmbeddingGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(767, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(768, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRotaryPositionEmbeddingV2GetWorkspaceSize(const void* x, const void* cos, const void* sin,
     int64_t mode, const void* rotate, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(cos), pack_tensor(sin), pack_int(mode), pack_tensor(rotate),
       pack_tensor(out)};
-  return drydock::ops::phase1(768, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(769, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRotaryPositionEmbeddingV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(768, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(769, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRotateQuantGetWorkspaceSize(const void* x, const void* rotation, const void* alphaOptional,
@@ -1086,120 +1097,120 @@ DRYDOCK_API int32_t aclnnRotateQuantGetWorkspaceSize(const void* x, const void* 
   Arg args[] = {pack_tensor(x), pack_tensor(rotation), pack_tensor(alphaOptional), pack_int(axis),
       pack_text(roundMode), pack_int(scaleAlg), pack_double(dstTypeMax), pack_bool(trans), pack_tensor(yOut),
       pack_tensor(scaleOut)};
-  return drydock::ops::phase1(769, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(770, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRotateQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(769, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(770, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRoundGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(770, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(771, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRound(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(770, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(771, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRoundDecimalsGetWorkspaceSize(const void* self, int64_t decimals, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(decimals), pack_tensor(out)};
-  return drydock::ops::phase1(771, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(772, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRoundDecimals(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(771, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(772, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRsqrtGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(772, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(773, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRsqrt(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(772, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(773, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRsubGetWorkspaceSize(const void* self, const void* other, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(773, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(774, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRsub(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(773, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(774, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnRsubsGetWorkspaceSize(const void* self, const void* other, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(774, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(775, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnRsubs(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(774, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(775, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSWhereGetWorkspaceSize(const void* condition, const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(condition), pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(775, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(776, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSWhere(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(775, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(776, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScaledMaskedSoftmaxGetWorkspaceSize(const void* x, const void* mask, double scale,
     bool fixedTriuMask, void* y, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_tensor(mask), pack_double(scale), pack_bool(fixedTriuMask), pack_tensor(y)};
-  return drydock::ops::phase1(776, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(777, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScaledMaskedSoftmax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(776, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(777, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(const void* gradOutput, const void* y,
     const void* mask, double scale, bool fixTriuMask, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(y), pack_tensor(mask), pack_double(scale),
       pack_bool(fixTriuMask), pack_tensor(out)};
-  return drydock::ops::phase1(777, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(778, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScaledMaskedSoftmaxBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(777, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(778, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterGetWorkspaceSize(const void* self, int64_t dim, const void* index, const void* src,
     int64_t reduce, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_tensor(src), pack_int(reduce),
       pack_tensor(out)};
-  return drydock::ops::phase1(778, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(779, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatter(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(778, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(779, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterAddGetWorkspaceSize(const void* self, int64_t dim, const void* index, const void* src,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_tensor(src), pack_tensor(out)};
-  return drydock::ops::phase1(779, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(780, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatterAdd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(779, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(780, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterListGetWorkspaceSize(void* varRef, const void* indice, const void* updates,
     const void* maskOptional, char* reduceOptional, int64_t axis, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensors(varRef), pack_tensor(indice), pack_tensor(updates), pack_tensor(maskOptional),
       pack_text(reduceOptional), pack_int(axis)};
-  return drydock::ops::phase1(780, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(781, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatterList(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(780, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(781, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterNdUpdateGetWorkspaceSize(void* varRef, const void* indices, const void* updates,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(varRef), pack_tensor(indices), pack_tensor(updates)};
-  return drydock::ops::phase1(781, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(782, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatterNdUpdate(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(781, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(782, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterPaCacheGetWorkspaceSize(const void* key, void* keyCacheRef, const void* slotMapping,
@@ -1208,10 +1219,10 @@ DRYDOCK_API int32_t aclnnScatterPaCacheGetWorkspaceSize(const void* key, void* k
   Arg args[] = {pack_tensor(key), pack_tensor(keyCacheRef), pack_tensor(slotMapping),
       pack_tensor(compressLensOptional), pack_tensor(compressSeqOffsetOptional), pack_tensor(seqLensOptional),
       pack_text(cacheMode)};
-  return drydock::ops::phase1(782, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(783, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatterPaCache(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(782, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(783, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterPaKvCacheGetWorkspaceSize(const void* key, void* keyCacheRef, const void* slotMapping,
@@ -1222,86 +1233,86 @@ DRYDOCK_API int32_t aclnnScatterPaKvCacheGetWorkspaceSize(const void* key, void*
       pack_tensor(valueCacheRef), pack_tensor(compressLensOptional), pack_tensor(compressSeqOffsetOptional),
       pack_tensor(seqLensOptional), pack_text(cacheModeOptional), pack_text(scatterModeOptional),
       pack_ints(stridesOptional), pack_ints(offsetsOptional)};
-  return drydock::ops::phase1(783, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(784, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatterPaKvCache(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(783, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(784, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterReduceGetWorkspaceSize(const void* self, int64_t dim, const void* index,
     const void* src, int64_t reduce, bool includeSelf, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_tensor(src), pack_int(reduce),
       pack_bool(includeSelf), pack_tensor(out)};
-  return drydock::ops::phase1(784, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(785, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatterReduce(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(784, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(785, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnScatterValueGetWorkspaceSize(const void* self, int64_t dim, const void* index,
     const void* value, int64_t reduce, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(index), pack_scalar(value), pack_int(reduce),
       pack_tensor(out)};
-  return drydock::ops::phase1(785, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(786, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnScatterValue(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(785, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(786, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSearchSortedGetWorkspaceSize(const void* sortedSequence, const void* self, bool outInt32,
     bool right, const void* sorter, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(sortedSequence), pack_tensor(self), pack_bool(outInt32), pack_bool(right),
       pack_tensor(sorter), pack_tensor(out)};
-  return drydock::ops::phase1(786, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(787, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSearchSorted(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(786, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(787, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSearchSortedsGetWorkspaceSize(const void* sortedSequence, const void* self, bool outInt32,
     bool right, const void* sorter, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(sortedSequence), pack_scalar(self), pack_bool(outInt32), pack_bool(right),
       pack_tensor(sorter), pack_tensor(out)};
-  return drydock::ops::phase1(787, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(788, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSearchSorteds(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(787, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(788, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSigmoidGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(788, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(789, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSigmoid(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(788, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(789, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSigmoidBackwardGetWorkspaceSize(const void* gradOutput, const void* output, void* gradInput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(output), pack_tensor(gradInput)};
-  return drydock::ops::phase1(789, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(790, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSigmoidBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(789, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(790, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSignGetWorkspaceSize(const void* self, void* result, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(result)};
-  return drydock::ops::phase1(790, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(791, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSign(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(790, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(791, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSignbitGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(791, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(792, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSignbit(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(791, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(792, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSilentCheckGetWorkspaceSize(const void* val, void* inputGradRef, void* sfdaRef,
@@ -1310,10 +1321,10 @@ DRYDOCK_API int32_t aclnnSilentCheckGetWorkspaceSize(const void* val, void* inpu
   Arg args[] = {pack_tensor(val), pack_tensor(inputGradRef), pack_tensor(sfdaRef), pack_tensor(stepRef),
       pack_int(cMinSteps), pack_double(cThreshL1), pack_double(cCoeffL1), pack_double(cThreshL2),
       pack_double(cCoeffL2), pack_int(npuAsdDetect), pack_tensor(result)};
-  return drydock::ops::phase1(792, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(793, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSilentCheck(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(792, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(793, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSilentCheckV2GetWorkspaceSize(const void* val, const void* max, void* avgRef,
@@ -1322,179 +1333,179 @@ DRYDOCK_API int32_t aclnnSilentCheckV2GetWorkspaceSize(const void* val, const vo
   Arg args[] = {pack_tensor(val), pack_tensor(max), pack_tensor(avgRef), pack_tensor(inputGradRef),
       pack_tensor(stepRef), pack_ints(dstSize), pack_ints(dstStride), pack_ints(dstOffset), pack_double(cThreshL1),
       pack_double(cThreshL2), pack_double(beta1), pack_int(npuAsdDetect), pack_tensor(result)};
-  return drydock::ops::phase1(793, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(794, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSilentCheckV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(793, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(794, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSiluGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(794, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(795, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSilu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(794, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(795, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSiluBackwardGetWorkspaceSize(const void* gradOutput, const void* self, void* gradInput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(gradInput)};
-  return drydock::ops::phase1(795, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(796, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSiluBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(795, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(796, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSimThreadExponentialGetWorkspaceSize(void* selfRef, int64_t count, double lambda,
     int64_t seed, int64_t offset, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(selfRef), pack_int(count), pack_double(lambda), pack_int(seed), pack_int(offset)};
-  return drydock::ops::phase1(796, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(797, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSimThreadExponential(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(796, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(797, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSinGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(797, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(798, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSin(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(797, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(798, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSincGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(798, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(799, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSinc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(798, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(799, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSinhGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(799, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(800, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSinh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(799, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(800, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSleepGetWorkspaceSize(const void* cycles, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_ints(cycles)};
-  return drydock::ops::phase1(800, args, 1, workspaceSize, executor);
+  return drydock::ops::phase1(801, args, 1, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSleep(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(800, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(801, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSlogdetGetWorkspaceSize(const void* self, void* signOut, void* logOut,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(signOut), pack_tensor(logOut)};
-  return drydock::ops::phase1(801, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(802, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSlogdet(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(801, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(802, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSmoothL1LossGetWorkspaceSize(const void* self, const void* target, int64_t reduction,
     float beta, void* result, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_double(beta), pack_tensor(result)};
-  return drydock::ops::phase1(802, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(803, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSmoothL1Loss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(802, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(803, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSmoothL1LossBackwardGetWorkspaceSize(const void* gradOut, const void* self,
     const void* target, int64_t reduction, float beta, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_double(beta),
       pack_tensor(gradInput)};
-  return drydock::ops::phase1(803, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(804, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSmoothL1LossBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(803, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(804, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftMarginLossGetWorkspaceSize(const void* self, const void* target, int64_t reduction,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(804, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(805, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftMarginLoss(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(804, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(805, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftMarginLossBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* target, int64_t reduction, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_tensor(target), pack_int(reduction), pack_tensor(out)};
-  return drydock::ops::phase1(805, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(806, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftMarginLossBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(805, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(806, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftmaxGetWorkspaceSize(const void* self, int64_t dim, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(806, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(807, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftmax(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(806, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(807, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftmaxBackwardGetWorkspaceSize(const void* gradOutput, const void* output, int64_t dim,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(output), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(807, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(808, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftmaxBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(807, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(808, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftplusGetWorkspaceSize(const void* self, const void* beta, const void* threshold,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(beta), pack_scalar(threshold), pack_tensor(out)};
-  return drydock::ops::phase1(808, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(809, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftplus(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(808, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(809, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftplusBackwardGetWorkspaceSize(const void* gradOutput, const void* self, const void* beta,
     const void* threshold, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_scalar(beta), pack_scalar(threshold),
       pack_tensor(gradInput)};
-  return drydock::ops::phase1(809, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(810, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftplusBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(809, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(810, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftshrinkGetWorkspaceSize(const void* self, const void* lambd, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(lambd), pack_tensor(out)};
-  return drydock::ops::phase1(810, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(811, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftshrink(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(810, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(811, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSoftshrinkBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* lambda, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_scalar(lambda), pack_tensor(gradInput)};
-  return drydock::ops::phase1(811, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(812, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSoftshrinkBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(811, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(812, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSortGetWorkspaceSize(const void* self, bool stable, int64_t dim, bool descending,
     void* valuesOut, void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_bool(stable), pack_int(dim), pack_bool(descending), pack_tensor(valuesOut),
       pack_tensor(indicesOut)};
-  return drydock::ops::phase1(812, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(813, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSort(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(812, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(813, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSparseFlashAttentionGetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -1511,10 +1522,10 @@ DRYDOCK_API int32_t aclnnSparseFlashAttentionGetWorkspaceSize(const void* query,
       pack_text(layoutKvOptional), pack_int(sparseMode), pack_int(preTokens), pack_int(nextTokens),
       pack_int(attentionMode), pack_bool(returnSoftmaxLse), pack_tensor(attentionOut), pack_tensor(softmaxMax),
       pack_tensor(softmaxSum)};
-  return drydock::ops::phase1(813, args, 21, workspaceSize, executor);
+  return drydock::ops::phase1(814, args, 21, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSparseFlashAttention(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(813, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(814, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSparseFlashAttentionGradGetWorkspaceSize(const void* query, const void* key,
@@ -1531,11 +1542,11 @@ DRYDOCK_API int32_t aclnnSparseFlashAttentionGradGetWorkspaceSize(const void* qu
       pack_int(sparseBlockSize), pack_text(layoutOptional), pack_int(sparseMode), pack_int(preTokens),
       pack_int(nextTokens), pack_bool(deterministic), pack_tensor(dQueryOut), pack_tensor(dKeyOut),
       pack_tensor(dValueOut), pack_tensor(dQueryRopeOutOptional), pack_tensor(dKeyRopeOutOptional)};
-  return drydock::ops::phase1(814, args, 24, workspaceSize, executor);
+  return drydock::ops::phase1(815, args, 24, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSparseFlashAttentionGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(814, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(815, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSparseFlashAttentionV2GetWorkspaceSize(const void* query, const void* key, const void* value,
@@ -1552,10 +1563,10 @@ DRYDOCK_API int32_t aclnnSparseFlashAttentionV2GetWorkspaceSize(const void* quer
       pack_text(layoutQueryOptional), pack_text(layoutKvOptional), pack_int(sparseMode), pack_int(preTokens),
       pack_int(nextTokens), pack_int(attentionMode), pack_bool(returnSoftmaxLse), pack_tensor(attentionOut),
       pack_tensor(softmaxMax), pack_tensor(softmaxSum)};
-  return drydock::ops::phase1(815, args, 22, workspaceSize, executor);
+  return drydock::ops::phase1(816, args, 22, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSparseFlashAttentionV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(815, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(816, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(const void* query, const void* key,
@@ -1570,11 +1581,11 @@ DRYDOCK_API int32_t aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(const 
       pack_double(scaleValue), pack_text(layout), pack_int(sparseMode), pack_int(pre_tokens), pack_int(next_tokens),
       pack_bool(deterministic), pack_tensor(dQueryIndex), pack_tensor(dKeyIndex), pack_tensor(dWeights),
       pack_tensor(loss)};
-  return drydock::ops::phase1(816, args, 22, workspaceSize, executor);
+  return drydock::ops::phase1(817, args, 22, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSparseLightningIndexerGradKLLoss(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(816, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(817, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(const void* query, const void* key,
@@ -1590,67 +1601,67 @@ DRYDOCK_API int32_t aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(cons
       pack_ints(actualSeqLengthsKeyOptional), pack_tensor(sinksOptional), pack_double(scaleValue), pack_text(layout),
       pack_int(sparseMode), pack_int(preTokens), pack_int(nextTokens), pack_bool(deterministic),
       pack_tensor(dQueryIndex), pack_tensor(dKeyIndex), pack_tensor(dWeight), pack_tensor(loss)};
-  return drydock::ops::phase1(817, args, 23, workspaceSize, executor);
+  return drydock::ops::phase1(818, args, 23, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSparseLightningIndexerGradKLLossV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(817, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(818, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSplitWithSizeGetWorkspaceSize(const void* self, const void* splitSize, int64_t dim,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(splitSize), pack_int(dim), pack_tensors(out)};
-  return drydock::ops::phase1(818, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(819, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSplitWithSize(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(818, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(819, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSqrtGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(819, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(820, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSqrt(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(819, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(820, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnStackGetWorkspaceSize(const void* tensors, int64_t dim, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensors(tensors), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(820, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(821, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnStack(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(820, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(821, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnStatelessExponentialTensorGetWorkspaceSize(void* self, const void* seedTensor,
     const void* offsetTensor, int64_t offset, double lambd, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(seedTensor), pack_tensor(offsetTensor), pack_int(offset),
       pack_double(lambd)};
-  return drydock::ops::phase1(821, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(822, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnStatelessExponentialTensor(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(821, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(822, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnStdGetWorkspaceSize(const void* self, const void* dim, int64_t correction, bool keepdim,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_int(correction), pack_bool(keepdim), pack_tensor(out)};
-  return drydock::ops::phase1(822, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(823, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnStd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(822, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(823, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnStdMeanCorrectionGetWorkspaceSize(const void* self, const void* dim, int64_t correction,
     bool keepdim, void* stdOut, void* meanOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_int(correction), pack_bool(keepdim), pack_tensor(stdOut),
       pack_tensor(meanOut)};
-  return drydock::ops::phase1(823, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(824, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnStdMeanCorrection(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(823, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(824, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnStridedSliceGetWorkspaceSize(const void* self, const void* begin, const void* end,
@@ -1658,56 +1669,56 @@ DRYDOCK_API int32_t aclnnStridedSliceGetWorkspaceSize(const void* self, const vo
     int64_t shrinkAxisMask, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(begin), pack_ints(end), pack_ints(strides), pack_int(beginMask),
       pack_int(endMask), pack_int(ellipsisMask), pack_int(newAxisMask), pack_int(shrinkAxisMask), pack_tensor(out)};
-  return drydock::ops::phase1(824, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(825, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnStridedSlice(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(824, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(825, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSubGetWorkspaceSize(const void* self, const void* other, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(825, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(826, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSub(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(825, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(826, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSubsGetWorkspaceSize(const void* self, const void* other, const void* alpha, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_scalar(alpha), pack_tensor(out)};
-  return drydock::ops::phase1(826, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(827, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSubs(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(826, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(827, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSvdGetWorkspaceSize(const void* input, bool fullMatrices, bool computeUV, void* sigma,
     void* u, void* v, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_bool(fullMatrices), pack_bool(computeUV), pack_tensor(sigma), pack_tensor(u),
       pack_tensor(v)};
-  return drydock::ops::phase1(827, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(828, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSvd(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(827, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(828, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwiGluGetWorkspaceSize(const void* x, int64_t dim, const void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(x), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(828, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(829, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwiGlu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(828, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(829, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwiGluGradGetWorkspaceSize(const void* yGrad, const void* x, int64_t dim, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(yGrad), pack_tensor(x), pack_int(dim), pack_tensor(out)};
-  return drydock::ops::phase1(829, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(830, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwiGluGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(829, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(830, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwiGluQuantV2GetWorkspaceSize(const void* x, const void* smoothScalesOptional,
@@ -1717,10 +1728,10 @@ DRYDOCK_API int32_t aclnnSwiGluQuantV2GetWorkspaceSize(const void* x, const void
   Arg args[] = {pack_tensor(x), pack_tensor(smoothScalesOptional), pack_tensor(offsetsOptional),
       pack_tensor(groupIndexOptional), pack_bool(activateLeft), pack_text(quantModeOptional), pack_int(groupListType),
       pack_int(dstType), pack_tensor(yOut), pack_tensor(scaleOut)};
-  return drydock::ops::phase1(830, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(831, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwiGluQuantV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(830, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(831, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwigluBackwardMxQuantWithDualAxisGetWorkspaceSize(const void* x, const void* yGrad,
@@ -1730,11 +1741,11 @@ DRYDOCK_API int32_t aclnnSwigluBackwardMxQuantWithDualAxisGetWorkspaceSize(const
   Arg args[] = {pack_tensor(x), pack_tensor(yGrad), pack_tensor(groupIndexOptional), pack_bool(activateLeft),
       pack_text(roundModeOptional), pack_int(scaleAlg), pack_int(dstDtype), pack_double(maxDtypeValue),
       pack_tensor(y1Out), pack_tensor(mxscale1Out), pack_tensor(y2Out), pack_tensor(mxscale2Out)};
-  return drydock::ops::phase1(831, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(832, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwigluBackwardMxQuantWithDualAxis(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(831, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(832, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwigluGroupQuantGetWorkspaceSize(const void* x, const void* weightOptional,
@@ -1745,10 +1756,10 @@ DRYDOCK_API int32_t aclnnSwigluGroupQuantGetWorkspaceSize(const void* x, const v
       pack_tensor(scaleOptional), pack_int(dstType), pack_int(quantMode), pack_int(blockSize), pack_bool(roundScale),
       pack_double(clampLimit), pack_double(dstTypeMax), pack_bool(outputOrigin), pack_tensor(yOut),
       pack_tensor(yScaleOut), pack_tensor(yOriginOut)};
-  return drydock::ops::phase1(832, args, 14, workspaceSize, executor);
+  return drydock::ops::phase1(833, args, 14, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwigluGroupQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(832, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(833, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwigluGroupQuantGradGetWorkspaceSize(const void* gradY, const void* x,
@@ -1757,10 +1768,10 @@ DRYDOCK_API int32_t aclnnSwigluGroupQuantGradGetWorkspaceSize(const void* gradY,
   Arg args[] = {pack_tensor(gradY), pack_tensor(x), pack_tensor(weightOptional), pack_tensor(yOriginOptional),
       pack_tensor(groupIndexOptional), pack_double(clampLimit), pack_tensor(gradXOut),
       pack_tensor(gradWeightOutOptional)};
-  return drydock::ops::phase1(833, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(834, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwigluGroupQuantGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(833, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(834, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwigluMxQuantGetWorkspaceSize(const void* x, const void* groupIndexOptional,
@@ -1771,10 +1782,10 @@ DRYDOCK_API int32_t aclnnSwigluMxQuantGetWorkspaceSize(const void* x, const void
       pack_int(swigluMode), pack_double(clampLimit), pack_double(gluAlpha), pack_double(gluBias), pack_int(groupMode),
       pack_int(axis), pack_int(dstType), pack_text(roundModeOptional), pack_int(scaleAlg), pack_double(maxDtypeValue),
       pack_tensor(yOut), pack_tensor(mxscaleOut)};
-  return drydock::ops::phase1(834, args, 16, workspaceSize, executor);
+  return drydock::ops::phase1(835, args, 16, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwigluMxQuant(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(834, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(835, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(const void* x, const void* groupIndexOptional,
@@ -1784,11 +1795,11 @@ DRYDOCK_API int32_t aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(const void* x
   Arg args[] = {pack_tensor(x), pack_tensor(groupIndexOptional), pack_bool(activateLeft),
       pack_text(roundModeOptional), pack_int(scaleAlg), pack_int(dstType), pack_double(maxDtypeValue),
       pack_tensor(y1Out), pack_tensor(mxscale1Out), pack_tensor(y2Out), pack_tensor(mxscale2Out)};
-  return drydock::ops::phase1(835, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(836, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSwigluMxQuantWithDualAxis(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(835, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(836, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnSyncBatchNormGatherStatsGetWorkspaceSize(const void* totalSum, const void* totalSquareSum,
@@ -1796,45 +1807,45 @@ DRYDOCK_API int32_t aclnnSyncBatchNormGatherStatsGetWorkspaceSize(const void* to
     void* batchInvstd, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(totalSum), pack_tensor(totalSquareSum), pack_tensor(sampleCount), pack_tensor(mean),
       pack_tensor(variance), pack_double(momentum), pack_double(eps), pack_tensor(batchMean), pack_tensor(batchInvstd)};
-  return drydock::ops::phase1(836, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(837, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnSyncBatchNormGatherStats(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(836, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(837, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTakeGetWorkspaceSize(const void* self, const void* index, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(index), pack_tensor(out)};
-  return drydock::ops::phase1(837, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(838, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTake(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(837, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(838, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTanGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(838, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(839, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTan(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(838, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(839, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTanhGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(839, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(840, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTanh(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(839, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(840, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTanhBackwardGetWorkspaceSize(const void* gradOutput, const void* output, void* gradInput,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(output), pack_tensor(gradInput)};
-  return drydock::ops::phase1(840, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(841, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTanhBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(840, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(841, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnThnnFusedLstmCellGetWorkspaceSize(const void* inputGates, const void* hiddenGates,
@@ -1842,10 +1853,10 @@ DRYDOCK_API int32_t aclnnThnnFusedLstmCellGetWorkspaceSize(const void* inputGate
     void* storageOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(inputGates), pack_tensor(hiddenGates), pack_tensor(cx), pack_tensor(inputBiasOptional),
       pack_tensor(hiddenBiasOptional), pack_tensor(hyOut), pack_tensor(cyOut), pack_tensor(storageOut)};
-  return drydock::ops::phase1(841, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(842, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnThnnFusedLstmCell(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(841, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(842, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(const void* gradHyOptional,
@@ -1854,29 +1865,29 @@ DRYDOCK_API int32_t aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(const void* g
   Arg args[] = {pack_tensor(gradHyOptional), pack_tensor(gradCOptional), pack_tensor(cx), pack_tensor(cy),
       pack_tensor(storage), pack_bool(hasBias), pack_tensor(gradGatesOut), pack_tensor(gradCxOut),
       pack_tensor(gradBiasOut)};
-  return drydock::ops::phase1(842, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(843, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnThnnFusedLstmCellBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(842, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(843, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnThresholdGetWorkspaceSize(const void* self, const void* threshold, const void* value,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(threshold), pack_scalar(value), pack_tensor(out)};
-  return drydock::ops::phase1(843, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(844, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnThreshold(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(843, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(844, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnThresholdBackwardGetWorkspaceSize(const void* gradOutput, const void* self,
     const void* threshold, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_tensor(self), pack_scalar(threshold), pack_tensor(out)};
-  return drydock::ops::phase1(844, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(845, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnThresholdBackward(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(844, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(845, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTopKTopPSampleGetWorkspaceSize(const void* logits, const void* topK, const void* topP,
@@ -1884,10 +1895,10 @@ DRYDOCK_API int32_t aclnnTopKTopPSampleGetWorkspaceSize(const void* logits, cons
     const void* logitsTopKPSelect, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(logits), pack_tensor(topK), pack_tensor(topP), pack_tensor(q), pack_double(eps),
       pack_bool(isNeedLogits), pack_int(topKGuess), pack_tensor(logitsSelectIdx), pack_tensor(logitsTopKPSelect)};
-  return drydock::ops::phase1(845, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(846, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTopKTopPSample(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(845, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(846, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTopKTopPSampleV2GetWorkspaceSize(const void* logits, const void* topK, const void* topP,
@@ -1898,67 +1909,67 @@ DRYDOCK_API int32_t aclnnTopKTopPSampleV2GetWorkspaceSize(const void* logits, co
       pack_double(eps), pack_bool(isNeedLogits), pack_int(topKGuess), pack_int(ksMax), pack_bool(inputIsLogits),
       pack_bool(isNeedSampleResult), pack_tensor(logitsSelectIdx), pack_tensor(logitsTopKPSelect),
       pack_tensor(logitsIdx), pack_tensor(logitsSortMasked)};
-  return drydock::ops::phase1(846, args, 15, workspaceSize, executor);
+  return drydock::ops::phase1(847, args, 15, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTopKTopPSampleV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(846, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(847, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTopkGetWorkspaceSize(const void* self, int64_t k, int64_t dim, bool largest, bool sorted,
     void* valuesOut, void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(k), pack_int(dim), pack_bool(largest), pack_bool(sorted),
       pack_tensor(valuesOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(847, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(848, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTopk(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(847, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(848, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTopkV2GetWorkspaceSize(const void* self, int64_t k, int64_t dim, bool largest, bool sorted,
     int64_t sortPolicy, void* valuesOut, void* indicesOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(k), pack_int(dim), pack_bool(largest), pack_bool(sorted),
       pack_int(sortPolicy), pack_tensor(valuesOut), pack_tensor(indicesOut)};
-  return drydock::ops::phase1(848, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(849, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTopkV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(848, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(849, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTraceGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(849, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(850, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTrace(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(849, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(850, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTransQuantParamV2GetWorkspaceSize(const void* scale, const void* offset, const void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(scale), pack_tensor(offset), pack_tensor(out)};
-  return drydock::ops::phase1(850, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(851, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTransQuantParamV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(850, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(851, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTransQuantParamV3GetWorkspaceSize(const void* scale, const void* offset, int64_t roundMode,
     const void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(scale), pack_tensor(offset), pack_int(roundMode), pack_tensor(out)};
-  return drydock::ops::phase1(851, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(852, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTransQuantParamV3(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(851, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(852, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTransformBiasRescaleQkvGetWorkspaceSize(const void* qkv, const void* qkvBias,
     int64_t numHeads, const void* qOut, const void* kOut, const void* vOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(qkv), pack_tensor(qkvBias), pack_int(numHeads), pack_tensor(qOut), pack_tensor(kOut),
       pack_tensor(vOut)};
-  return drydock::ops::phase1(852, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(853, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTransformBiasRescaleQkv(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(852, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(853, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTransposeBatchMatMulGetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -1966,10 +1977,10 @@ DRYDOCK_API int32_t aclnnTransposeBatchMatMulGetWorkspaceSize(const void* x1, co
     int32_t batchSplitFactor, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(scale), pack_ints(permX1),
       pack_ints(permX2), pack_ints(permY), pack_int(cubeMathType), pack_int(batchSplitFactor), pack_tensor(out)};
-  return drydock::ops::phase1(853, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(854, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTransposeBatchMatMul(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(853, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(854, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTransposeBatchMatMulWeightNzGetWorkspaceSize(const void* x1, const void* x2,
@@ -1977,11 +1988,11 @@ DRYDOCK_API int32_t aclnnTransposeBatchMatMulWeightNzGetWorkspaceSize(const void
     int8_t cubeMathType, int32_t batchSplitFactor, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(scale), pack_ints(permX1),
       pack_ints(permX2), pack_ints(permY), pack_int(cubeMathType), pack_int(batchSplitFactor), pack_tensor(out)};
-  return drydock::ops::phase1(854, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(855, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTransposeBatchMatMulWeightNz(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(854, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(855, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTransposeQuantBatchMatMulGetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -1991,11 +2002,11 @@ DRYDOCK_API int32_t aclnnTransposeQuantBatchMatMulGetWorkspaceSize(const void* x
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(x1Scale), pack_tensor(x2Scale),
       pack_int(dtype), pack_int(groupSize), pack_ints(permX1), pack_ints(permX2), pack_ints(permY),
       pack_int(batchSplitFactor), pack_tensor(out)};
-  return drydock::ops::phase1(855, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(856, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTransposeQuantBatchMatMul(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(855, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(856, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTransposeQuantBatchMatMulWeightNzGetWorkspaceSize(const void* x1, const void* x2,
@@ -2005,117 +2016,117 @@ DRYDOCK_API int32_t aclnnTransposeQuantBatchMatMulWeightNzGetWorkspaceSize(const
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(x1Scale), pack_tensor(x2Scale),
       pack_int(dtype), pack_int(groupSize), pack_ints(permX1), pack_ints(permX2), pack_ints(permY),
       pack_int(batchSplitFactor), pack_tensor(out)};
-  return drydock::ops::phase1(856, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(857, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTransposeQuantBatchMatMulWeightNz(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(856, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(857, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTriangularSolveGetWorkspaceSize(const void* self, const void* A, bool upper, bool transpose,
     bool unitriangular, void* xOut, void* mOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(A), pack_bool(upper), pack_bool(transpose), pack_bool(unitriangular),
       pack_tensor(xOut), pack_tensor(mOut)};
-  return drydock::ops::phase1(857, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(858, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTriangularSolve(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(857, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(858, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTrilGetWorkspaceSize(const void* self, int64_t diagonal, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(diagonal), pack_tensor(out)};
-  return drydock::ops::phase1(858, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(859, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTril(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(858, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(859, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTriuGetWorkspaceSize(const void* self, int64_t diagonal, void* out, uint64_t* workspaceSize,
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_int(diagonal), pack_tensor(out)};
-  return drydock::ops::phase1(859, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(860, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTriu(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(859, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(860, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnTruncGetWorkspaceSize(const void* self, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(out)};
-  return drydock::ops::phase1(860, args, 2, workspaceSize, executor);
+  return drydock::ops::phase1(861, args, 2, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnTrunc(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(860, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(861, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUnfoldGradGetWorkspaceSize(const void* gradOut, const void* inputSizes, int64_t dim,
     int64_t size, int64_t step, const void* gradIn, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(inputSizes), pack_int(dim), pack_int(size), pack_int(step),
       pack_tensor(gradIn)};
-  return drydock::ops::phase1(861, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(862, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUnfoldGrad(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(861, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(862, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUniqueGetWorkspaceSize(const void* self, bool sorted, bool returnInverse, void* valueOut,
     void* inverseOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_bool(sorted), pack_bool(returnInverse), pack_tensor(valueOut),
       pack_tensor(inverseOut)};
-  return drydock::ops::phase1(862, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(863, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUnique(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(862, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(863, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUnique2GetWorkspaceSize(const void* self, bool sorted, bool returnInverse, bool returnCounts,
     void* valueOut, void* inverseOut, void* countsOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_bool(sorted), pack_bool(returnInverse), pack_bool(returnCounts),
       pack_tensor(valueOut), pack_tensor(inverseOut), pack_tensor(countsOut)};
-  return drydock::ops::phase1(863, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(864, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUnique2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(863, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(864, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUniqueConsecutiveGetWorkspaceSize(const void* self, bool returnInverse, bool returnCounts,
     int64_t dim, void* valueOut, void* inverseOut, void* countsOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_bool(returnInverse), pack_bool(returnCounts), pack_int(dim),
       pack_tensor(valueOut), pack_tensor(inverseOut), pack_tensor(countsOut)};
-  return drydock::ops::phase1(864, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(865, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUniqueConsecutive(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(864, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(865, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUniqueDimGetWorkspaceSize(const void* self, bool sorted, bool returnInverse, int64_t dim,
     void* valueOut, void* inverseOut, void* countsOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_bool(sorted), pack_bool(returnInverse), pack_int(dim), pack_tensor(valueOut),
       pack_tensor(inverseOut), pack_tensor(countsOut)};
-  return drydock::ops::phase1(865, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(866, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUniqueDim(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(865, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(866, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBicubic2dGetWorkspaceSize(const void* self, const void* outputSize,
     bool alignCorners, double scalesH, double scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_bool(alignCorners), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(866, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(867, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBicubic2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(866, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(867, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBicubic2dAAGetWorkspaceSize(const void* x, const void* outputSize, bool alignCorners,
     double scalesH, double scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(x), pack_ints(outputSize), pack_bool(alignCorners), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(867, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(868, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBicubic2dAA(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(867, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(868, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBicubic2dAAGradGetWorkspaceSize(const void* gradOutput, const void* outputSize,
@@ -2123,11 +2134,11 @@ DRYDOCK_API int32_t aclnnUpsampleBicubic2dAAGradGetWorkspaceSize(const void* gra
     void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_ints(outputSize), pack_ints(inputSize), pack_bool(alignCorners),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(868, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(869, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBicubic2dAAGrad(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(868, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(869, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBicubic2dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
@@ -2135,31 +2146,31 @@ DRYDOCK_API int32_t aclnnUpsampleBicubic2dBackwardGetWorkspaceSize(const void* g
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_bool(alignCorners),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(gradInput)};
-  return drydock::ops::phase1(869, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(870, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBicubic2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(869, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(870, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dGetWorkspaceSize(const void* self, const void* outputSize,
     bool alignCorners, double scalesH, double scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_bool(alignCorners), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(870, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(871, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBilinear2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(870, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(871, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dAAGetWorkspaceSize(const void* input, const void* outputSize,
     bool alignCorners, double scalesH, double scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(input), pack_ints(outputSize), pack_bool(alignCorners), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(871, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(872, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dAA(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(871, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(872, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dAABackwardGetWorkspaceSize(const void* gradOutput, const void* outputSize,
@@ -2167,11 +2178,11 @@ DRYDOCK_API int32_t aclnnUpsampleBilinear2dAABackwardGetWorkspaceSize(const void
     void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_ints(outputSize), pack_ints(inputSize), pack_bool(alignCorners),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(872, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(873, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dAABackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(872, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(873, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
@@ -2179,11 +2190,11 @@ DRYDOCK_API int32_t aclnnUpsampleBilinear2dBackwardGetWorkspaceSize(const void* 
     void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_bool(alignCorners),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(873, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(874, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(873, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(874, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dBackwardV2GetWorkspaceSize(const void* gradOut, const void* outputSize,
@@ -2191,100 +2202,100 @@ DRYDOCK_API int32_t aclnnUpsampleBilinear2dBackwardV2GetWorkspaceSize(const void
     void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_bool(alignCorners),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(874, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(875, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleBilinear2dBackwardV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(874, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(875, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleLinear1dGetWorkspaceSize(const void* self, const void* outputSize, bool alignCorners,
     double scale, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_bool(alignCorners), pack_double(scale),
       pack_tensor(out)};
-  return drydock::ops::phase1(875, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(876, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleLinear1d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(875, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(876, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleLinear1dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
     const void* inputSize, bool alignCorners, double scales, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_bool(alignCorners),
       pack_double(scales), pack_tensor(out)};
-  return drydock::ops::phase1(876, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(877, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleLinear1dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(876, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(877, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest1dGetWorkspaceSize(const void* self, const void* outputSize, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(877, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(878, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest1d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(877, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(878, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest1dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
     const void* inputSize, double scales, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_double(scales),
       pack_tensor(out)};
-  return drydock::ops::phase1(878, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(879, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest1dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(878, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(879, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest1dV2GetWorkspaceSize(const void* self, const void* outputSize, float scaleL,
     void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_double(scaleL), pack_tensor(out)};
-  return drydock::ops::phase1(879, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(880, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest1dV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(879, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(880, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest2dGetWorkspaceSize(const void* self, const void* outputSize, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_tensor(out)};
-  return drydock::ops::phase1(880, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(881, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(880, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(881, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest2dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
     const void* inputSize, double scalesH, double scalesW, void* gradInput, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(gradInput)};
-  return drydock::ops::phase1(881, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(882, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(881, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(882, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest2dV2GetWorkspaceSize(const void* self, const void* outputSize, float scalesH,
     float scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_double(scalesH), pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(882, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(883, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest2dV2(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(882, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(883, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest3dGetWorkspaceSize(const void* self, const void* outputSize, double scalesD,
     double scalesH, double scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_double(scalesD), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(883, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(884, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(883, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(884, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearest3dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
@@ -2292,40 +2303,40 @@ DRYDOCK_API int32_t aclnnUpsampleNearest3dBackwardGetWorkspaceSize(const void* g
     void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_double(scalesD),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(gradInput)};
-  return drydock::ops::phase1(884, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(885, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearest3dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(884, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(885, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearestExact1dGetWorkspaceSize(const void* self, const void* outputSize,
     double scales, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_double(scales), pack_tensor(out)};
-  return drydock::ops::phase1(885, args, 4, workspaceSize, executor);
+  return drydock::ops::phase1(886, args, 4, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearestExact1d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(885, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(886, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearestExact1dBackwardGetWorkspaceSize(const void* gradOutput,
     const void* outputSize, const void* inputSize, double scales, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_ints(outputSize), pack_ints(inputSize), pack_double(scales),
       pack_tensor(out)};
-  return drydock::ops::phase1(886, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(887, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearestExact1dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(886, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(887, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearestExact2dGetWorkspaceSize(const void* self, const void* outputSize,
     double scalesH, double scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_double(scalesH), pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(887, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(888, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearestExact2d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(887, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(888, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearestExact2dBackwardGetWorkspaceSize(const void* gradOutput,
@@ -2333,21 +2344,21 @@ DRYDOCK_API int32_t aclnnUpsampleNearestExact2dBackwardGetWorkspaceSize(const vo
     void** executor) {
   Arg args[] = {pack_tensor(gradOutput), pack_ints(outputSize), pack_ints(inputSize), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(888, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(889, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearestExact2dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(888, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(889, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearestExact3dGetWorkspaceSize(const void* self, const void* outputSize,
     double scalesD, double scalesH, double scalesW, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_double(scalesD), pack_double(scalesH),
       pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(889, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(890, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearestExact3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(889, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(890, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleNearestExact3dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
@@ -2355,11 +2366,11 @@ DRYDOCK_API int32_t aclnnUpsampleNearestExact3dBackwardGetWorkspaceSize(const vo
     void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_double(scalesD),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(gradInput)};
-  return drydock::ops::phase1(890, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(891, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleNearestExact3dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(890, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(891, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleTrilinear3dGetWorkspaceSize(const void* self, const void* outputSize,
@@ -2367,10 +2378,10 @@ DRYDOCK_API int32_t aclnnUpsampleTrilinear3dGetWorkspaceSize(const void* self, c
     void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(outputSize), pack_bool(alignCorners), pack_double(scalesD),
       pack_double(scalesH), pack_double(scalesW), pack_tensor(out)};
-  return drydock::ops::phase1(891, args, 7, workspaceSize, executor);
+  return drydock::ops::phase1(892, args, 7, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleTrilinear3d(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(891, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(892, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnUpsampleTrilinear3dBackwardGetWorkspaceSize(const void* gradOut, const void* outputSize,
@@ -2378,30 +2389,30 @@ DRYDOCK_API int32_t aclnnUpsampleTrilinear3dBackwardGetWorkspaceSize(const void*
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(gradOut), pack_ints(outputSize), pack_ints(inputSize), pack_bool(alignCorners),
       pack_double(scalesD), pack_double(scalesH), pack_double(scalesW), pack_tensor(gradInput)};
-  return drydock::ops::phase1(892, args, 8, workspaceSize, executor);
+  return drydock::ops::phase1(893, args, 8, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnUpsampleTrilinear3dBackward(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(892, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(893, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnVarCorrectionGetWorkspaceSize(const void* self, const void* dim, int64_t correction,
     bool keepdim, void* out, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_int(correction), pack_bool(keepdim), pack_tensor(out)};
-  return drydock::ops::phase1(893, args, 5, workspaceSize, executor);
+  return drydock::ops::phase1(894, args, 5, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnVarCorrection(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(893, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(894, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnVarMeanGetWorkspaceSize(const void* self, const void* dim, int64_t correction, bool keepdim,
     void* varOut, void* meanOut, uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_ints(dim), pack_int(correction), pack_bool(keepdim), pack_tensor(varOut),
       pack_tensor(meanOut)};
-  return drydock::ops::phase1(894, args, 6, workspaceSize, executor);
+  return drydock::ops::phase1(895, args, 6, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnVarMean(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(894, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(895, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulNzGetWorkspaceSize(const void* x, const void* weight,
@@ -2411,11 +2422,11 @@ DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulNzGetWorkspaceSize(const void* x,
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(antiquantScale),
       pack_tensor(antiquantOffsetOptional), pack_tensor(quantScaleOptional), pack_tensor(quantOffsetOptional),
       pack_tensor(biasOptional), pack_int(antiquantGroupSize), pack_tensor(y)};
-  return drydock::ops::phase1(895, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(896, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulNz(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(895, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(896, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(const void* x, const void* weight,
@@ -2425,11 +2436,11 @@ DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(const void* x,
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(antiquantScale),
       pack_tensor(antiquantOffsetOptional), pack_tensor(quantScaleOptional), pack_tensor(quantOffsetOptional),
       pack_tensor(biasOptional), pack_int(antiquantGroupSize), pack_tensor(y)};
-  return drydock::ops::phase1(896, args, 9, workspaceSize, executor);
+  return drydock::ops::phase1(897, args, 9, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(896, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(897, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulV3GetWorkspaceSize(const void* x, const void* weight,
@@ -2439,11 +2450,11 @@ DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulV3GetWorkspaceSize(const void* x,
   Arg args[] = {pack_tensor(x), pack_tensor(weight), pack_tensor(antiquantScale),
       pack_tensor(antiquantOffsetOptional), pack_tensor(quantScaleOptional), pack_tensor(quantOffsetOptional),
       pack_tensor(biasOptional), pack_int(antiquantGroupSize), pack_int(innerPrecise), pack_tensor(y)};
-  return drydock::ops::phase1(897, args, 10, workspaceSize, executor);
+  return drydock::ops::phase1(898, args, 10, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnWeightQuantBatchMatmulV3(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(897, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(898, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnWeightQuantMatmulAllReduceGetWorkspaceSize(const void* x1, const void* x2, const void* bias,
@@ -2453,11 +2464,11 @@ DRYDOCK_API int32_t aclnnWeightQuantMatmulAllReduceGetWorkspaceSize(const void* 
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(antiquantScale),
       pack_tensor(antiquantOffset), pack_tensor(x3), pack_text(group), pack_text(reduceOp), pack_int(commTurn),
       pack_int(streamMode), pack_int(antiquantGroupSize), pack_tensor(output)};
-  return drydock::ops::phase1(898, args, 12, workspaceSize, executor);
+  return drydock::ops::phase1(899, args, 12, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnWeightQuantMatmulAllReduce(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(898, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(899, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnWeightQuantMatmulAllReduceV2GetWorkspaceSize(const void* x1, const void* x2,
@@ -2467,11 +2478,11 @@ DRYDOCK_API int32_t aclnnWeightQuantMatmulAllReduceV2GetWorkspaceSize(const void
   Arg args[] = {pack_tensor(x1), pack_tensor(x2), pack_tensor(bias), pack_tensor(antiquantScale),
       pack_tensor(antiquantOffset), pack_tensor(x3), pack_text(group), pack_text(reduceOp), pack_text(commMode),
       pack_int(commTurn), pack_int(streamMode), pack_int(antiquantGroupSize), pack_tensor(output)};
-  return drydock::ops::phase1(899, args, 13, workspaceSize, executor);
+  return drydock::ops::phase1(900, args, 13, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnWeightQuantMatmulAllReduceV2(void* workspace, uint64_t workspaceSize, void* executor,
     void* stream) {
-  return drydock::ops::phase2(899, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(900, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnWeightQuantPreprocessGetWorkspaceSize(const void* weight, const void* weightScale,
@@ -2482,37 +2493,37 @@ DRYDOCK_API int32_t aclnnWeightQuantPreprocessGetWorkspaceSize(const void* weigh
       pack_tensor(biasOptional), pack_data_type(xDtype), pack_data_type(xScaleDtype), pack_int(kGroupSize),
       pack_tensor(outWeight), pack_tensor(outWeightScale), pack_tensor(outWeightOffsetOptional),
       pack_tensor(outBiasOptional)};
-  return drydock::ops::phase1(900, args, 11, workspaceSize, executor);
+  return drydock::ops::phase1(901, args, 11, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnWeightQuantPreprocess(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(900, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(901, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnXLogYScalarOtherGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_scalar(other), pack_tensor(out)};
-  return drydock::ops::phase1(901, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(902, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnXLogYScalarOther(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(901, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(902, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnXLogYScalarSelfGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_scalar(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(902, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(903, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnXLogYScalarSelf(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(902, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(903, workspace, workspaceSize, executor, stream);
 }
 
 DRYDOCK_API int32_t aclnnXLogYTensorGetWorkspaceSize(const void* self, const void* other, void* out,
     uint64_t* workspaceSize, void** executor) {
   Arg args[] = {pack_tensor(self), pack_tensor(other), pack_tensor(out)};
-  return drydock::ops::phase1(903, args, 3, workspaceSize, executor);
+  return drydock::ops::phase1(904, args, 3, workspaceSize, executor);
 }
 DRYDOCK_API int32_t aclnnXLogYTensor(void* workspace, uint64_t workspaceSize, void* executor, void* stream) {
-  return drydock::ops::phase2(903, workspace, workspaceSize, executor, stream);
+  return drydock::ops::phase2(904, workspace, workspaceSize, executor, stream);
 }
 
 }  // extern "C"

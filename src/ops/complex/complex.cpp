@@ -153,6 +153,15 @@ Status complex_cosh(KernelCall& call) {
 Status complex_tanh(KernelCall& call) {
   return unary(call, [](Complex z) { return std::tanh(z); });
 }
+Status complex_asinh(KernelCall& call) {
+  return unary(call, [](Complex z) { return std::asinh(z); });
+}
+Status complex_acosh(KernelCall& call) {
+  return unary(call, [](Complex z) { return std::acosh(z); });
+}
+Status complex_atanh(KernelCall& call) {
+  return unary(call, [](Complex z) { return std::atanh(z); });
+}
 Status complex_sigmoid(KernelCall& call) {
   return unary(call, [](Complex z) { return 1.0 / (1.0 + std::exp(-z)); });
 }

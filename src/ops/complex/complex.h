@@ -83,6 +83,9 @@ Status complex_tan(KernelCall& call);
 Status complex_sinh(KernelCall& call);
 Status complex_cosh(KernelCall& call);
 Status complex_tanh(KernelCall& call);
+Status complex_asinh(KernelCall& call);
+Status complex_acosh(KernelCall& call);
+Status complex_atanh(KernelCall& call);
 Status complex_sigmoid(KernelCall& call);
 
 }  // namespace drydock::ops::kernels

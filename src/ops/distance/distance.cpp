@@ -1,5 +1,7 @@
+#include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -189,6 +191,60 @@ Status cdist_backward(KernelCall& call) {
           }
         }
         to.write<C>(i, sums.get());
+      }
+    });
+    return Status::ok();
+  });
+}
+
+/// The same by the legacy operator, whose operands grad, x1, x2 and distances are all [..., P, R, M].
+Status broadcast_cdist_backward(KernelCall& call) {
+  DRYDOCK_RETURN_IF_ERROR(expect(call, 4, 1));
+  const TensorView& x1 = call.operand(1);
+  const TensorView& out = call.output(0);
+  const int rank = x1.dims.size();
+  for (int index = 0; index < 4; ++index) {
+    if (!(call.operand(index).dims == x1.dims)) return invalid(call, "all inputs must be of one shape");
+  }
+  if (rank < 3) return invalid(call, "the inputs must have rows, other rows and their elements");
+  if (!is_floating(x1.dtype)) return not_computed(call, "integers have no distance here");
+  Dims expected(x1.dims.span().first(static_cast<size_t>(rank - 2)));
+  expected.push_back(x1.dims[rank - 1]);
+  // An x1 that was broadcast gathers the gradients of all its copies, one after the other.
+  const bool gathers = !(out.dims == expected);
+  TensorView copies;
+  if (!broadcast_view(out, expected, &copies)) {
+    return invalid(call, "the output " + text_of(out.dims) + " does not broadcast to " + text_of(expected));
+  }
+  const double p = power_of(call.number(0));
+  if (!(p >= 0)) return invalid(call, "p must not be negative");
+  const float zero = 0;
+  fill_view(out, contiguous_view(const_cast<float*>(&zero), DataType::kFloat, Dims()));
+  if (x1.numel() == 0) return Status::ok();
+  const int64_t width = x1.dims[rank - 1];
+  const int64_t count = x1.dims[rank - 2] * width;
+  const Rows to(copies, copies.dims.size() - 1);
+  return with_floating_type(compute_type_of(x1.dtype), [&]<class C>() {
+    std::array<std::unique_ptr<Rows>, 4> from;
+    for (int index = 0; index < 4; ++index) {
+      from[static_cast<size_t>(index)] = std::make_unique<Rows>(call.operand(index), last_two(call.operand(index)));
+    }
+    const int64_t grain = gathers ? to.count() : plane_grain(count);
+    base::parallel_for(to.count(), grain, [&](int64_t begin, int64_t end) {
+      std::array<std::vector<C>, 4> buffers;
+      for (std::vector<C>& buffer : buffers) buffer.resize(static_cast<size_t>(count));
+      std::vector<C> sums(static_cast<size_t>(width));
+      for (int64_t i = begin; i < end; ++i) {
+        std::copy_n(to.read<C>(i, sums.data()), width, sums.begin());
+        std::array<const C*, 4> values{};
+        for (size_t index = 0; index < 4; ++index) {
+          values[index] = from[index]->template read<C>(i, buffers[index].data());
+        }
+        for (int64_t k = 0; k < count; ++k) {
+          sums[static_cast<size_t>(k % width)] +=
+              values[0][k] * slope(values[1][k] - values[2][k], values[3][k], kind_of(p), static_cast<C>(p));
+        }
+        to.write<C>(i, sums.data());
       }
     });
     return Status::ok();

@@ -291,6 +291,9 @@ Status foreach_tan(KernelCall& call);
 Status foreach_tanh(KernelCall& call);
 Status foreach_zero(KernelCall& call);
 
+// spec/kernels/fourier.csv
+Status stft(KernelCall& call);
+
 // spec/kernels/gated.csv
 Status clipped_swiglu(KernelCall& call);
 Status geglu(KernelCall& call);
@@ -379,6 +382,7 @@ Status qkv_rms_norm_rope_cache(KernelCall& call);
 Status scatter_paged_cache(KernelCall& call);
 
 // spec/legacy_operators.csv
+Status broadcast_cdist_backward(KernelCall& call);
 Status clear_float_status(KernelCall& call);
 Status dynamic_gru_v2(KernelCall& call);
 Status dynamic_gru_v2_grad(KernelCall& call);

@@ -11,63 +11,66 @@ constexpr LegacyArgSource kSources0[] = {{kInput, 0}, {kAttribute, 0}, {kAttribu
 constexpr LegacyArgSource kSources1[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 1}, {kOutput, 0}};
 constexpr LegacyArgSource kSources2[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
 constexpr LegacyArgSource kSources3[] = {{kInput, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources4[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 6},
+constexpr LegacyArgSource kSources4[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kAttribute, 0},
+    {kOutput, 0}};
+constexpr LegacyArgSource kSources5[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 6},
     {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
-constexpr LegacyArgSource kSources5[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput, 6},
+constexpr LegacyArgSource kSources6[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput, 6},
     {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1},
     {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
-constexpr LegacyArgSource kSources6[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
+constexpr LegacyArgSource kSources7[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
     {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput,
     5}, {kOutput, 6}, {kOutput, 7}};
-constexpr LegacyArgSource kSources7[] = {{kInput, 0}, {kInput, 1}, {kInput, 4}, {kInput, 5}, {kInput, 6}, {kInput, 7},
+constexpr LegacyArgSource kSources8[] = {{kInput, 0}, {kInput, 1}, {kInput, 4}, {kInput, 5}, {kInput, 6}, {kInput, 7},
     {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14}, {kInput, 15},
     {kInput, 16}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput,
     4}};
-constexpr LegacyArgSource kSources8[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
+constexpr LegacyArgSource kSources9[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
     {kInput, 6}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput,
     4}, {kOutput, 5}, {kOutput, 6}, {kOutput, 7}};
-constexpr LegacyArgSource kSources9[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput, 6},
-    {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14},
+constexpr LegacyArgSource kSources10[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput,
+    6}, {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14},
     {kInput, 15}, {kInput, 16}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput,
     3}, {kOutput, 4}, {kOutput, 5}};
-constexpr LegacyArgSource kSources10[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources11[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
+constexpr LegacyArgSource kSources11[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources12[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
     0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources12[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources13[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources14[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources15[] = {{kOutput, 0}};
-constexpr LegacyArgSource kSources16[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources18[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources19[] = {{kOutput, 0}};
-constexpr LegacyArgSource kSources20[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources21[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources22[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources13[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources14[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources15[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources16[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources17[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources19[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources20[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources21[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources22[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources23[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
 
 constexpr LegacyRow kRows[] = {
-    {904, kSources0},  // ArgMaxWithValue
-    {905, kSources1},  // ArgMinWithValue
-    {906, kSources2},  // BroadcastTo
-    {907, kSources3},  // Cast
-    {908, kSources4},  // DynamicGRUV2
-    {909, kSources5},  // DynamicGRUV2Grad
-    {910, kSources6},  // DynamicRNN
-    {911, kSources7},  // DynamicRNNGrad
-    {912, kSources8},  // DynamicRNNV2
-    {913, kSources9},  // DynamicRNNV2Grad
-    {914, kSources10},  // Identity
-    {915, kSources11},  // LpNormReduceV2
-    {916, kSources12},  // LpNormUpdateV2
-    {917, kSources13},  // Mish
-    {918, kSources14},  // MishGrad
-    {919, kSources15},  // NPUAllocFloatStatus
-    {920, kSources16},  // NPUClearFloatStatus
-    {921, {}},  // NPUClearFloatStatusV2
-    {922, kSources18},  // NPUGetFloatStatus
-    {923, kSources19},  // NPUGetFloatStatusV2
-    {924, kSources20},  // Swish
-    {925, kSources21},  // SwishGrad
-    {926, kSources22},  // Transpose
+    {905, kSources0},  // ArgMaxWithValue
+    {906, kSources1},  // ArgMinWithValue
+    {907, kSources2},  // BroadcastTo
+    {908, kSources3},  // Cast
+    {909, kSources4},  // CdistGrad
+    {910, kSources5},  // DynamicGRUV2
+    {911, kSources6},  // DynamicGRUV2Grad
+    {912, kSources7},  // DynamicRNN
+    {913, kSources8},  // DynamicRNNGrad
+    {914, kSources9},  // DynamicRNNV2
+    {915, kSources10},  // DynamicRNNV2Grad
+    {916, kSources11},  // Identity
+    {917, kSources12},  // LpNormReduceV2
+    {918, kSources13},  // LpNormUpdateV2
+    {919, kSources14},  // Mish
+    {920, kSources15},  // MishGrad
+    {921, kSources16},  // NPUAllocFloatStatus
+    {922, kSources17},  // NPUClearFloatStatus
+    {923, {}},  // NPUClearFloatStatusV2
+    {924, kSources19},  // NPUGetFloatStatus
+    {925, kSources20},  // NPUGetFloatStatusV2
+    {926, kSources21},  // Swish
+    {927, kSources22},  // SwishGrad
+    {928, kSources23},  // Transpose
 };
 
 }  // namespace
