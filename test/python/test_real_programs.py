@@ -14,6 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Outcome(NamedTuple):
@@ -101,3 +102,13 @@ def test_a_grad_scaler_skips_the_steps_that_overflow(compute: Callable[..., Outc
 
 def test_checkpoints_go_from_device_to_device(compute: Callable[..., Outcome], tmp_path: Path) -> None:
     assert compute("real_checkpoints", str(tmp_path)).printed == "done"
+
+
+def test_the_example_learns_as_on_the_cpu_and_is_refused_as_on_the_device(run_program: Callable) -> None:
+    run = run_program(EXAMPLES / "regression.py", options=("--values", "full"))
+    assert run.exit_code == 1
+    losses = [float(word.rstrip(",")) for word in run.stdout.split() if word[0].isdigit()]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3) and losses[0] < 0.1
+    assert "161002" in run.stderr
+    assert "aclnnExpm1: argument self is fp64" in run.stderr
+    assert "regression.py:28" in run.stderr
