@@ -2,7 +2,7 @@
 
     drydock run --values full --threads 2 -- python bench/ops.py --threads 2
 
-Each operator runs on both devices in turn, over and over; the figures are medians. A ratio of 1 is torch's CPU speed.
+Each operator runs on both devices in turn, over and over; the figures are medians, or minima. A ratio of 1 is torch's CPU speed.
 """
 
 from __future__ import annotations
@@ -275,8 +275,8 @@ def milliseconds(call: Callable[[], Any], repeats: int, synchronize: bool) -> fl
     return (time.perf_counter() - start) * 1e3 / repeats
 
 
-def measure(case: Case, rounds: int, budget_ms: float) -> tuple[float, float]:
-    """Median times on the CPU and on the device, taken in turns."""
+def measure(case: Case, rounds: int, budget_ms: float, of_turns: Callable[[list[float]], float]) -> tuple[float, float]:
+    """What `of_turns` makes of the times on the CPU and on the device, taken in turns."""
     calls = [(case[1](generator_on(device)), device == "npu") for device in ("cpu", "npu")]
     repeats = []
     for call, synchronize in calls:
@@ -287,16 +287,18 @@ def measure(case: Case, rounds: int, budget_ms: float) -> tuple[float, float]:
     for _ in range(rounds):
         for side, (call, synchronize) in enumerate(calls):
             times[side].append(milliseconds(call, repeats[side], synchronize))
-    return statistics.median(times[0]), statistics.median(times[1])
+    return of_turns(times[0]), of_turns(times[1])
 
 
-def results(cases: list[Case], rounds: int, budget_ms: float) -> Iterator[dict[str, Any]]:
+def results(
+    cases: list[Case], rounds: int, budget_ms: float, of_turns: Callable[[list[float]], float]
+) -> Iterator[dict[str, Any]]:
     """Measure one case after the other; an operator that the device refuses has a reason and no times."""
     for number, case in enumerate(cases, 1):
         if sys.stderr.isatty():
             print(f"\r\x1b[K{number} of {len(cases)}: {case[0]}", end="", file=sys.stderr, flush=True)
         try:
-            cpu, npu = measure(case, rounds, budget_ms)
+            cpu, npu = measure(case, rounds, budget_ms, of_turns)
             yield {"operator": case[0], "cpu_ms": cpu, "npu_ms": npu, "ratio": npu / cpu}
         except RuntimeError as error:
             yield {"operator": case[0], "reason": str(error).strip().splitlines()[0]}
@@ -308,8 +310,11 @@ def main() -> int:
     """Measure, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of torch's CPU side")
-    parser.add_argument("--rounds", type=int, default=7, help="medians are of so many turns")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each operator on each device")
     parser.add_argument("--budget-ms", type=float, default=40, help="aim of one turn")
+    parser.add_argument(
+        "--minima", action="store_true", help="take the shortest turn, not the median: for machines with other work"
+    )
     parser.add_argument("--only", default="", help="operators with this text in their name")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     options = parser.parse_args()
@@ -323,7 +328,8 @@ def main() -> int:
         return 2
     torch.set_num_threads(options.threads)
     cases = [case for case in CASES if options.only in case[0]]
-    found = list(results(cases, options.rounds, options.budget_ms))
+    of_turns = min if options.minima else statistics.median
+    found = list(results(cases, options.rounds, options.budget_ms, of_turns))
     measured = [row["ratio"] for row in found if "ratio" in row]
     geomean = math.exp(statistics.fmean(map(math.log, measured))) if measured else math.nan
     if options.json:

@@ -1,7 +1,9 @@
 #include "ops/index.h"
 
 #include <algorithm>
+#include <atomic>
 
+#include "base/instruction_set.h"
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
 #include "ops/index_lanes.h"
@@ -10,6 +12,35 @@
 // Reads at given places: gather, index_select, embedding, take, and indexing by several tensors at once.
 
 namespace drydock::ops::kernels {
+namespace {
+
+/// True if all indices are in [-size, size).
+bool all_inside(const TensorView& index, int64_t size) {
+  StridedWalk walk(index.dims);
+  walk.add(index);
+  walk.merge();
+  const Loader<int64_t> load = loader_of<int64_t>(index.dtype);
+  std::atomic<bool> inside{true};
+  base::parallel_for(walk.numel(), 65536, [&](int64_t begin, int64_t end) {
+    walk.for_each_run_in(begin, end, [&](char* const* pointers, const int64_t* strides, int64_t count) {
+      int64_t buffer[kChunk];
+      for (int64_t done = 0; done < count; done += kChunk) {
+        const int64_t length = std::min(kChunk, count - done);
+        const int64_t* values = load(pointers[0] + done * strides[0], strides[0], length, buffer);
+        int64_t wrong = 0;
+        base::vectorized([&wrong, values, length, size] {
+          int64_t outside = 0;
+          for (int64_t k = 0; k < length; ++k) outside |= (values[k] < -size) | (values[k] >= size) ? 1 : 0;
+          wrong = outside;
+        });
+        if (wrong != 0) inside.store(false, std::memory_order_relaxed);
+      }
+    });
+  });
+  return inside.load(std::memory_order_relaxed);
+}
+
+}  // namespace
 
 Status checked_indices(const KernelCall& call, const TensorView& index, int64_t size, std::vector<int64_t>* indices) {
   if (!is_real_element(index.dtype) || is_floating(index.dtype)) return invalid(call, "an index must be of integers");
@@ -26,15 +57,14 @@ Status checked_indices(const KernelCall& call, const TensorView& index, int64_t 
 
 Status expect_indices(const KernelCall& call, const TensorView& index, int64_t size) {
   if (!is_real_element(index.dtype) || is_floating(index.dtype)) return invalid(call, "an index must be of integers");
-  int64_t wrong = 0;
-  bool all_inside = true;
+  if (all_inside(index, size)) return Status::ok();
+  // The first one that is wrong makes the message.
+  Status status = Status::ok();
   for_each_value<int64_t>(index, [&](int64_t value) {
-    if (value >= -size && value < size) return;
-    if (all_inside) wrong = value;
-    all_inside = false;
+    int64_t wrapped = 0;
+    if (status.is_ok()) status = checked_index(call, value, size, &wrapped);
   });
-  int64_t wrapped = 0;
-  return all_inside ? Status::ok() : checked_index(call, wrong, size, &wrapped);
+  return status;
 }
 
 Status start_from(const KernelCall& call, int output, int operand) {
@@ -210,8 +240,9 @@ Status gather(KernelCall& call) {
   }
   DRYDOCK_RETURN_IF_ERROR(expect_indices(call, index, self.dims[axis]));
   with_element_of(bytes_of(self.dtype, 1), [&]<class Element>() {
-    for_each_found(index, self, out, axis, [](char* const* places, char* to, int64_t stride, int64_t count) {
-      for (int64_t k = 0; k < count; ++k) std::memcpy(to + k * stride, places[k], sizeof(Element));
+    for_each_found(index, self, out, axis, [](const uintptr_t* places, char* to, int64_t stride, int64_t count) {
+      for (int64_t k = 0; k < count; ++k)
+        std::memcpy(to + k * stride, reinterpret_cast<const char*>(places[k]), sizeof(Element));
     });
   });
   return Status::ok();

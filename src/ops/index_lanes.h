@@ -6,6 +6,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/instruction_set.h"
 #include "base/thread_pool.h"
 #include "ops/kernel_access.h"
 
@@ -44,23 +45,28 @@ void walk_lanes(const TensorView& index, const TensorView& found, const TensorVi
   const Loader<int64_t> load = loader_of<int64_t>(index.dtype);
   walk.for_each_run([&](char* const* pointers, const int64_t* strides, int64_t count) {
     int64_t buffer[kChunk];
-    char* places[kChunk];
+    uintptr_t places[kChunk];
     for (int64_t done = 0; done < count; done += kChunk) {
       const int64_t length = std::min(kChunk, count - done);
       const int64_t* numbers = load(pointers[0] + done * strides[0], strides[0], length, buffer);
-      for (int64_t k = 0; k < length; ++k) {
-        const int64_t at = numbers[k] < 0 ? numbers[k] + size : numbers[k];
-        places[k] = pointers[1] + (done + k) * strides[1] + at * step;
-      }
-      run(static_cast<char* const*>(places), pointers[2] + done * strides[2], strides[2], length);
+      // As integers, because loops over pointers do not vectorise.
+      const auto first = reinterpret_cast<uintptr_t>(pointers[1] + done * strides[1]);
+      const int64_t stride = strides[1];
+      base::vectorized([numbers, first, stride, step, size, length, found_at = places] {
+        for (int64_t k = 0; k < length; ++k) {
+          const int64_t at = numbers[k] < 0 ? numbers[k] + size : numbers[k];
+          found_at[k] = first + static_cast<uintptr_t>(k * stride + at * step);
+        }
+      });
+      run(static_cast<const uintptr_t*>(places), pointers[2] + done * strides[2], strides[2], length);
     }
   });
 }
 
 }  // namespace detail
 
-/// Calls `run(elements of found, first element of other, its stride in bytes, count)` for all elements of the index, of
-/// which `other` has the shape; for one place in `found`, in the index's order. All indices were checked.
+/// Calls `run(addresses of elements of found, first element of other, its stride in bytes, count)` for all elements of
+/// the index, of which `other` has the shape; for one place in `found`, in the index's order. All indices were checked.
 template <class Run>
 void for_each_found(const TensorView& index, const TensorView& found, const TensorView& other, int axis, Run&& run) {
   int split = -1;

@@ -48,9 +48,16 @@ void combine_found(const TensorView& index, const TensorView& out, const TensorV
   const Loader<C> load = loader_of<C>(source.dtype);
   C* const first = results.data();
   for_each_found(index, results.view(), source, axis,
-                 [&](char* const* places, const char* from, int64_t stride, int64_t count) {
+                 [&](const uintptr_t* places, const char* from, int64_t stride, int64_t count) {
                    C buffer[kChunk];
                    const C* values = load(from, stride, count, buffer);
+                   if (combination == Combination::kAdd && !counts) {
+                     for (int64_t k = 0; k < count; ++k) {
+                       C* const to = reinterpret_cast<C*>(places[k]);
+                       *to = wrapping_add(*to, values[k]);
+                     }
+                     return;
+                   }
                    for (int64_t k = 0; k < count; ++k) {
                      C* const to = reinterpret_cast<C*>(places[k]);
                      const bool replaces = counts && arrivals[static_cast<size_t>(to - first)]++ == 0 && !include_self;
@@ -88,9 +95,11 @@ Status scatter_into(KernelCall& call, const TensorView& source, bool source_is_v
   }
   if (combination == Combination::kReplace) {
     with_element_of(bytes_of(out.dtype, 1), [&]<class Element>() {
-      for_each_found(index, out, from, axis, [](char* const* places, const char* value, int64_t stride, int64_t count) {
-        for (int64_t k = 0; k < count; ++k) std::memcpy(places[k], value + k * stride, sizeof(Element));
-      });
+      for_each_found(index, out, from, axis,
+                     [](const uintptr_t* places, const char* value, int64_t stride, int64_t count) {
+                       for (int64_t k = 0; k < count; ++k)
+                         std::memcpy(reinterpret_cast<char*>(places[k]), value + k * stride, sizeof(Element));
+                     });
     });
     return Status::ok();
   }

@@ -7,6 +7,7 @@
 #include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
+#include "ops/reduce_across.h"
 
 // Sums, means, products, norms, and the truth of all or any.
 
@@ -61,6 +62,18 @@ Sum<A, Term> sum(Term term) {
   return {term};
 }
 
+/// finish(sum of the terms over the axes, elements of a row), for values read as a floating C.
+template <class C, class Term, class Finish>
+Status sum_of_floats(KernelCall& call, const Dims& axes, Term term, Finish finish) {
+  std::vector<double> sums;
+  if (!sum_across<C>(call.operand(0), axes, term, &sums)) {
+    return reduce<C, double, double>(call, axes, 0, sum<double>(term), finish);
+  }
+  const int64_t length = Rows(call.operand(0), axes).length();
+  for (double& each : sums) each = finish(each, length);
+  return write_all(call, call.output(0), sums);
+}
+
 /// Elements are converted to the type of the result before they are summed, as PyTorch does with dtype=.
 template <class Term>
 Status sum_terms(KernelCall& call, Term term) {
@@ -68,7 +81,11 @@ Status sum_terms(KernelCall& call, Term term) {
   DRYDOCK_RETURN_IF_ERROR(prepare(call, &axes, true));
   return with_result_type(call, [&]<class C>() {
     using A = Accumulator<C>;
-    return reduce<C, A, A>(call, axes, 0, sum<A>(term), kAsItIs);
+    if constexpr (std::is_floating_point_v<C>) {
+      return sum_of_floats<C>(call, axes, term, kAsItIs);
+    } else {
+      return reduce<C, A, A>(call, axes, 0, sum<A>(term), kAsItIs);
+    }
   });
 }
 
@@ -251,8 +268,9 @@ Status mean(KernelCall& call) {
         [](Complex total, int64_t count) { return total / static_cast<double>(count); });
   }
   return with_operand_type(call, [&]<class C>() {
-    return reduce<C, double, double>(call, axes, 0, sum<double>([](double value) { return value; }),
-                                     [](double total, int64_t count) { return total / static_cast<double>(count); });
+    return sum_of_floats<C>(
+        call, axes, [](double value) { return value; },
+        [](double total, int64_t count) { return total / static_cast<double>(count); });
   });
 }
 

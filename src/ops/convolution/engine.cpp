@@ -12,6 +12,7 @@ namespace drydock::ops::kernels {
 namespace {
 
 constexpr int64_t kMostColumnElements = int64_t{1} << 24;
+constexpr int64_t kManyPositions = 1024;
 
 /// A view that can be read or written by [outer..., dense tail]: the view itself if its last `tail` dimensions are
 /// dense in row-major order, else a copy of the same type.
@@ -47,8 +48,9 @@ const char* element_at(const TensorView& view, int64_t first, int64_t second) {
 /// Rows are channels, columns are positions of all batches in a tensor [N, C, dense tail].
 class ChannelProduct final : public Product<float> {
  public:
-  /// Begins at a channel and a batch; `bias` may be undefined.
-  ChannelProduct(const TensorView& out, int64_t batch, int64_t channel, int64_t positions, const TensorView& bias)
+  /// `batches` from a batch on, from a channel on; `bias` may be undefined.
+  ChannelProduct(const TensorView& out, int64_t batch, int64_t batches, int64_t channel, int64_t positions,
+                 const TensorView& bias)
       : out_(const_cast<char*>(element_at(out, batch, channel))),
         size_(bytes_of(out.dtype, 1)),
         batch_stride_(size_ * out.strides[0]),
@@ -56,10 +58,16 @@ class ChannelProduct final : public Product<float> {
         positions_(positions),
         store_(storer_of<float>(out.dtype)),
         bias_(bias),
-        channel_(channel) {}
+        channel_(channel),
+        in_place_(out.dtype == DataType::kFloat && batches == 1) {}
 
+  float* memory(int64_t* stride) const override {
+    *stride = channel_stride_ / size_;
+    return in_place_ ? reinterpret_cast<float*>(out_) : nullptr;
+  }
   void store(int64_t row, int64_t rows, int64_t column, int64_t columns, const float* values,
              int64_t stride) const override {
+    if (in_place_ && !bias_.defined) return;  // the sums grew there
     float sums[kChunk];
     for (int64_t i = 0; i < rows; ++i) {
       const float added = bias_.defined ? as_value<float>(select(bias_, 0, channel_ + row + i)) : 0;
@@ -84,6 +92,7 @@ class ChannelProduct final : public Product<float> {
   Storer<float> store_;
   const TensorView& bias_;
   int64_t channel_;
+  bool in_place_;
 };
 
 /// A dense fp32 matrix, written or added to.
@@ -172,7 +181,7 @@ void compute_image_by_patches(const ConvolutionViews& views, const Margins& marg
       const PatchFactor right(map.data() + group * in_group * map.channel_stride(), places, offsets.data(),
                               PatchFactor::Lines::kPositions);
       multiply<float>(out_group, batches * positions, in_group * taps, left, right,
-                      ChannelProduct(out.view(), batch, group * out_group, positions, views.bias));
+                      ChannelProduct(out.view(), batch, batches, group * out_group, positions, views.bias));
     }
   }
   out.finish();
@@ -250,6 +259,37 @@ bool reversed_margins(const ConvolutionViews& views, Margins* margins) {
   return true;
 }
 
+/// Filters of one tap at every position of the image: the image is a matrix of channels by positions already.
+bool is_pointwise(const ConvolutionViews& views, const Margins& margins) {
+  if (views.taps() != 1) return false;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    if (views.window[axis].stride != 1 || margins.before[axis] != 0 || margins.after[axis] != 0) return false;
+  }
+  int64_t stride = 1;
+  for (int axis = 4; axis >= 2; --axis) {
+    if (views.image.dims[axis] != 1 && views.image.strides[axis] != stride) return false;
+    stride *= views.image.dims[axis];
+  }
+  return true;
+}
+
+/// `map` has dense planes.
+void compute_map_pointwise(const ConvolutionViews& views, const TensorView& filters, const TensorView& map,
+                           InputRounding rounding) {
+  const int64_t in_group = views.image_channels(), out_group = views.map_channels(), positions = views.map_positions();
+  const TensorView& image = views.image;
+  for (int64_t batch = 0; batch < views.batch(); ++batch) {
+    for (int64_t group = 0; group < views.groups; ++group) {
+      const MatrixFactor<float> left(element_at(filters, group * out_group, 0), filters.dtype, filters.strides[0], 1,
+                                     rounding);
+      const MatrixFactor<float> right(element_at(image, batch, group * in_group), image.dtype, 1, image.strides[1],
+                                      rounding);
+      multiply<float>(out_group, positions, in_group, left, right,
+                      ChannelProduct(map, batch, 1, group * out_group, positions, views.bias));
+    }
+  }
+}
+
 }  // namespace
 
 void compute_map(const ConvolutionViews& views, InputRounding rounding) {
@@ -259,7 +299,13 @@ void compute_map(const ConvolutionViews& views, InputRounding rounding) {
   const DenseTail filters(views.filters, 4, true);
   const DenseTail out(views.map, 3, false);
   const int64_t in_group = views.image_channels(), out_group = views.map_channels(), depth = in_group * views.taps();
-  const int64_t chunk = batches_at_once(views.image, margins);
+  if (is_pointwise(views, margins)) {
+    compute_map_pointwise(views, filters.view(), out.view(), rounding);
+    return out.finish();
+  }
+  // A batch with many positions is a product of its own, whose sums may grow in the map itself.
+  const bool single = views.map_positions() >= kManyPositions && views.map.dtype == DataType::kFloat;
+  const int64_t chunk = single ? 1 : batches_at_once(views.image, margins);
   for (int64_t batch = 0; batch < views.batch(); batch += chunk) {
     const int64_t batches = std::min(chunk, views.batch() - batch);
     const PaddedImage image(views.image, batch, batches, margins, rounding);
@@ -272,7 +318,7 @@ void compute_map(const ConvolutionViews& views, InputRounding rounding) {
       const PatchFactor right(image.data() + group * in_group * image.channel_stride(), positions, offsets.data(),
                               PatchFactor::Lines::kPositions);
       multiply<float>(out_group, batches * positions.per_batch(), depth, left, right,
-                      ChannelProduct(out.view(), batch, group * out_group, positions.per_batch(), views.bias));
+                      ChannelProduct(out.view(), batch, batches, group * out_group, positions.per_batch(), views.bias));
     }
   }
   out.finish();

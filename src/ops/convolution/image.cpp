@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "base/instruction_set.h"
 #include "base/thread_pool.h"
 #include "ops/matmul/micro_kernel.h"
 #include "ops/matmul/transpose.h"
@@ -12,6 +17,48 @@ namespace {
 
 constexpr int64_t kMostElementsAtOnce = int64_t{1} << 24;
 constexpr int64_t kLeastCopied = int64_t{1} << 15;
+
+#ifdef __x86_64__
+constexpr int64_t kVector = 16;
+
+/// to[p * width + i] = data[offsets[i] + taps[p]] for i < lines, else 0; `width` and the room of `offsets` are a
+/// multiple of kVector.
+[[gnu::target("avx512f")]] void pack_by_vectors(const float* data, const int64_t* offsets, int64_t lines,
+                                                const int64_t* taps, int64_t depth, int64_t width, float* to) {
+  for (int64_t i = 0; i < width; i += kVector, to += kVector) {
+    const int64_t count = std::clamp<int64_t>(lines - i, 0, kVector);
+    if (count == 0) {
+      for (int64_t p = 0; p < depth; ++p) _mm512_storeu_ps(to + p * width, _mm512_setzero_ps());
+      continue;
+    }
+    const auto mask = static_cast<__mmask16>((1U << count) - 1);
+    int32_t near[kVector] = {};
+    bool dense = true, fits = true;
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t apart = offsets[i + k] - offsets[i];
+      dense = dense && apart == k;
+      fits = fits && apart >= INT32_MIN && apart <= INT32_MAX;
+      near[k] = static_cast<int32_t>(apart);
+    }
+    const float* from = data + offsets[i];
+    if (dense) {
+      for (int64_t p = 0; p < depth; ++p) {
+        _mm512_storeu_ps(to + p * width, _mm512_maskz_loadu_ps(mask, from + taps[p]));
+      }
+    } else if (fits) {
+      const __m512i places = _mm512_loadu_si512(near);
+      for (int64_t p = 0; p < depth; ++p) {
+        const __m512 found = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, places, from + taps[p], 4);
+        _mm512_storeu_ps(to + p * width, found);
+      }
+    } else {
+      for (int64_t p = 0; p < depth; ++p) {
+        for (int64_t k = 0; k < kVector; ++k) to[p * width + k] = k < count ? data[offsets[i + k] + taps[p]] : 0.0F;
+      }
+    }
+  }
+}
+#endif
 
 bool is_plain(const TensorView& view, const Margins& margins, InputRounding rounding) {
   if (view.dtype != DataType::kFloat || rounding != InputRounding::kNone) return false;
@@ -100,6 +147,13 @@ void Positions::fill(int64_t first, int64_t count, int64_t* offsets) const {
 }
 
 void PatchFactor::pack(int64_t line, int64_t lines, int64_t depth_begin, int64_t depth, int width, float* to) const {
+#ifdef __x86_64__
+  if (lines_ == Lines::kPositions && width % kVector == 0 && base::instruction_set() == base::InstructionSet::kAvx512) {
+    int64_t offsets[kMostTileColumns] = {};
+    positions_.fill(line, lines, offsets);
+    return pack_by_vectors(data_, offsets, lines, tap_offsets_ + depth_begin, depth, width, to);
+  }
+#endif
   if (lines < width) std::fill_n(to, depth * width, 0.0F);
   if (lines_ == Lines::kPositions) {
     pack_positions(line, lines, depth_begin, depth, width, to);

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/instruction_set.h"
 #include "ops/kernel_access.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/micro_kernel.h"
@@ -20,12 +21,14 @@ constexpr int64_t kAhead = 16;   // steps of the depth that are fetched ahead wh
 void round_inputs(InputRounding rounding, float* values, int64_t count) noexcept {
   if (rounding == InputRounding::kHalf) return round_through<float>(DataType::kFloat16, values, count);
   if (rounding != InputRounding::kTwelveBits) return;
-  for (int64_t k = 0; k < count; ++k) {
-    const uint32_t bits = std::bit_cast<uint32_t>(values[k]);
-    const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
-    const uint32_t rounded = (bits + 0x7ffu + ((bits >> 12) & 1u)) & 0xfffff000u;
-    values[k] = std::bit_cast<float>(is_finite ? rounded : bits);
-  }
+  base::vectorized([values, count] {
+    for (int64_t k = 0; k < count; ++k) {
+      const uint32_t bits = std::bit_cast<uint32_t>(values[k]);
+      const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
+      const uint32_t rounded = (bits + 0x7ffu + ((bits >> 12) & 1u)) & 0xfffff000u;
+      values[k] = std::bit_cast<float>(is_finite ? rounded : bits);
+    }
+  });
 }
 
 void round_inputs(InputRounding /*rounding*/, double* /*values*/, int64_t /*count*/) noexcept {}
