@@ -2,7 +2,8 @@
 
     drydock run --values full --threads 2 -- python bench/ops.py --threads 2
 
-Each operator runs on both devices in turn, over and over; the figures are medians, or minima. A ratio of 1 is torch's CPU speed.
+Each operator runs on both devices in turn, over and over; the figures are medians, or minima. A ratio of 1 is the
+speed of torch's CPU kernel.
 """
 
 from __future__ import annotations
