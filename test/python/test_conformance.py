@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import test_totals  # noqa: E402
-from conformance_suites import document, outcomes, refusals, rotation, suite, traces  # noqa: E402
+from conformance_suites import document, outcomes, refusals, rotation, traces  # noqa: E402
 from conformance_suites.outcomes import CRASH, FAIL, FALLBACK, PASS, REFUSED, Result  # noqa: E402
 
 
@@ -207,12 +207,9 @@ def test_a_suite_outlives_the_crash_of_a_test(tmp_path):
         "    def test_c(self): self.assertEqual(1, 2)\n"
         "    def test_d(self): self.skipTest('not here')\n"
     )
-    with suite.Server(suite.processes.Limits(60, 600, 8 << 30)) as server:
-        results = suite.File(tmp_path, "test_three.py", server).run()
-    assert {name: result.outcome for name, result in results.items()} == {
-        "Three::test_a": "PASS",
-        "Three::test_b": "CRASH",
-        "Three::test_c": "FAIL",
-        "Three::test_d": "SKIPPED",
-    }
-    assert results["Three::test_b"].reason == "SIGABRT"
+    done = conformance("suite", "--checkout", str(tmp_path), "--name", "of-a-test")
+    assert "suite of-a-test: 4 tests of 1 files" in done.stdout, done.stdout + done.stderr
+    assert "1 PASS" in done.stdout and "1 SKIPPED" in done.stdout
+    assert "test_three.py Three::test_b: CRASH: SIGABRT" in done.stdout
+    assert "test_three.py Three::test_c: FAIL: " in done.stdout
+    assert "there is no test/conformance/suite-of-a-test.csv" in done.stdout

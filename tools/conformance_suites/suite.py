@@ -54,18 +54,18 @@ def main(arguments: list[str]) -> int:
     results: Results = {}
     began = time.monotonic()
     stopped = False
-    for number, file in enumerate(files, 1):
-        if sys.stderr.isatty():
-            counted = outcomes.counts(results.values())
-            print(
-                f"\r\033[Ksuite: file {number} of {len(files)}, {file}: {counted}", end="", file=sys.stderr, flush=True
-            )
-        try:
-            for test, result in File(checkout, file, limits).run().items():
-                results[file, test] = result
-        except KeyboardInterrupt:
-            stopped = True
-            break
+    with Server(limits) as server:
+        for number, file in enumerate(files, 1):
+            if sys.stderr.isatty():
+                counted = outcomes.counts(results.values())
+                line = f"suite: file {number} of {len(files)}, {file}: {counted}"
+                print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+            try:
+                for test, result in File(checkout, file, server).run().items():
+                    results[file, test] = result
+            except KeyboardInterrupt:
+                stopped = True
+                break
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     seconds = time.monotonic() - began
