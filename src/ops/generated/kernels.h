@@ -318,8 +318,11 @@ Status grouped_matmul(KernelCall& call);
 Status grouped_matmul_add(KernelCall& call);
 Status grouped_matmul_add_types(KernelCall& call);
 Status grouped_matmul_finalize(KernelCall& call);
+Status grouped_matmul_finalize_weight_nz(KernelCall& call);
 Status grouped_matmul_swiglu_quant(KernelCall& call);
+Status grouped_matmul_swiglu_quant_weight_nz(KernelCall& call);
 Status grouped_matmul_types(KernelCall& call);
+Status grouped_matmul_weight_nz(KernelCall& call);
 
 // spec/kernels/index.csv
 Status embedding(KernelCall& call);

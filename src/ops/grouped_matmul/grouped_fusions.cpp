@@ -169,6 +169,24 @@ Status grouped_matmul_finalize(KernelCall& call) {
   return multiply_and_combine(call, args);
 }
 
+/// aclnnGroupedMatmulFinalizeRoutingWeightNz(x1, x2, scale, bias, pertokenScale, groupList, sharedInput, logit,
+/// rowIndex,
+/// ..., out): the same without offset and antiquantisation.
+Status grouped_matmul_finalize_weight_nz(KernelCall& call) {
+  FinalizeCall args;
+  args.x = call.operand(0);
+  args.weight = call.operand(1);
+  args.scale = call.operand(2);
+  args.bias = call.operand(3);
+  args.row_scale = call.operand(4);
+  args.list = call.operand(5);
+  args.shared = call.operand(6);
+  args.logit = call.operand(7);
+  args.rows = call.operand(8);
+  args.list_type = call.integer(2);
+  return multiply_and_combine(call, args);
+}
+
 /// aclnnGroupedMatmulSwigluQuantV2(x, weight, weightScale, weightAssistMatrix, bias, xScale, smoothScale, groupList,
 /// dequantMode, dequantDtype, quantMode, groupListType, tuningConfig, output, outputScale).
 Status grouped_matmul_swiglu_quant(KernelCall& call) {
@@ -182,6 +200,25 @@ Status grouped_matmul_swiglu_quant(KernelCall& call) {
   args.smooth = call.operand(3);
   args.list = call.operand(4);
   args.list_type = call.integer(3);
+  return multiply_swiglu_quantise(call, args);
+}
+
+/// aclnnGroupedMatmulSwigluQuantWeightNZ(x, weight, bias, offset, weightScale, xScale, groupList, output, outputScale,
+/// outputOffset): one weight (e, k, n) and a list of sums.
+Status grouped_matmul_swiglu_quant_weight_nz(KernelCall& call) {
+  if (is_present(call.operand(2)) || is_present(call.operand(3))) {
+    return not_computed(call, "bias and offset must be null");
+  }
+  if (call.output(2).defined) {  // a symmetric quantisation has no offset
+    const float zero = 0;
+    fill_view(call.output(2), contiguous_view(const_cast<float*>(&zero), DataType::kFloat, Dims()));
+  }
+  SwigluCall args;
+  args.x = call.operand(0);
+  args.weight = {call.operand(1)};
+  args.scale = {call.operand(4)};
+  args.row_scale = call.operand(5);
+  args.list = call.operand(6);
   return multiply_swiglu_quantise(call, args);
 }
 

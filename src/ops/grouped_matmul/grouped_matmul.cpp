@@ -240,6 +240,12 @@ Status grouped_matmul_types(KernelCall& call) {
   return multiply_rows(call, grouped, ranges);
 }
 
+/// aclnnGroupedMatmulWeightNz: the same with one argument more, quantGroupSize behind actType.
+Status grouped_matmul_weight_nz(KernelCall& call) {
+  if (call.integer(4) != 0) return not_computed(call, "scales by groups of the depth (quantGroupSize)");
+  return grouped_matmul_types(call);
+}
+
 namespace {
 
 /// aclnnGroupedMatmulAdd(x, weight, groupList, yRef, transposeX, transposeWeight, groupType): y[g] += x_g^T @ weight_g
