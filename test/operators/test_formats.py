@@ -90,3 +90,27 @@ def test_views_of_blocks():
     assert torch.equal(blocked[2:5].cpu(), plain[2:5])
     assert torch.equal(blocked.t().contiguous().cpu(), plain.t())
     assert torch.equal(blocked.clone().cpu(), plain)
+
+
+def test_functions_of_blocks_by_the_legacy_route(check):
+    """torch_npu sends tensors in a private format through operators of the legacy kind."""
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(20, 33, generator=generator).half() for _ in range(2))
+
+    def blocked(tensor: torch.Tensor) -> torch.Tensor:
+        return torch_npu.npu_format_cast(tensor, FRACTAL_NZ) if tensor.device.type == "npu" else tensor
+
+    for function in (torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.minimum):
+        check(lambda a, b, function=function: function(blocked(a), blocked(b)), x, y)
+    for function in (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge):
+        check(lambda a, b, function=function: function(blocked(a), blocked(b)), x, x.roll(1, 0))
+    for function in (torch.abs, torch.neg, torch.relu, torch.sigmoid, torch.tanh, torch.exp):
+        check(lambda a, function=function: function(blocked(a)), x)
+
+
+def test_transposes_of_reshaped_tensors():
+    x = torch.randn(2, 12, 20)
+    got = torch_npu.npu_confusion_transpose(x.npu(), (0, 2, 1, 3), (2, 12, 4, 5), False)
+    assert torch.equal(got.cpu(), x.view(2, 12, 4, 5).permute(0, 2, 1, 3))
+    back = torch_npu.npu_confusion_transpose(got, (0, 2, 1, 3), (2, 12, 20), True)
+    assert torch.equal(back.cpu(), x)

@@ -61,7 +61,8 @@ C slope(C difference, C distance, NormKind kind, C p) {
   switch (kind) {
     case NormKind::kSum: return sign;
     case NormKind::kEuclidean: return difference / distance;
-    case NormKind::kLargest: return std::abs(difference) == distance ? sign : C{0};
+    // A distance that was rounded down to 16 bits is still that of its largest difference.
+    case NormKind::kLargest: return std::abs(difference) >= distance ? sign : C{0};
     default: return sign * std::pow(std::abs(difference) / distance, p - C{1});
   }
 }

@@ -395,6 +395,7 @@ Status dynamic_rnn_v2(KernelCall& call);
 Status dynamic_rnn_v2_grad(KernelCall& call);
 Status lp_norm_reduce(KernelCall& call);
 Status lp_norm_update(KernelCall& call);
+Status matmul_of_transposes(KernelCall& call);
 Status transpose(KernelCall& call);
 
 // spec/kernels/linalg.csv

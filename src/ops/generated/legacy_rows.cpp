@@ -7,70 +7,153 @@ namespace {
 
 using enum LegacyArgSource::From;
 
-constexpr LegacyArgSource kSources0[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources1[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources2[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources3[] = {{kInput, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources4[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kAttribute, 0},
+constexpr LegacyArgSource kSources0[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources1[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources2[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources3[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources4[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources5[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources6[] = {{kInput, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources7[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kAttribute, 0},
     {kOutput, 0}};
-constexpr LegacyArgSource kSources5[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 6},
-    {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
-constexpr LegacyArgSource kSources6[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput, 6},
-    {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1},
-    {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
-constexpr LegacyArgSource kSources7[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
-    {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput,
-    5}, {kOutput, 6}, {kOutput, 7}};
-constexpr LegacyArgSource kSources8[] = {{kInput, 0}, {kInput, 1}, {kInput, 4}, {kInput, 5}, {kInput, 6}, {kInput, 7},
-    {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14}, {kInput, 15},
+constexpr LegacyArgSource kSources8[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources9[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources10[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources11[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources12[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput,
+    6}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
+constexpr LegacyArgSource kSources13[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput,
+    6}, {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kAttribute, 0}, {kOutput, 0}, {kOutput,
+    1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4}, {kOutput, 5}};
+constexpr LegacyArgSource kSources14[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput,
+    5}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput, 4},
+    {kOutput, 5}, {kOutput, 6}, {kOutput, 7}};
+constexpr LegacyArgSource kSources15[] = {{kInput, 0}, {kInput, 1}, {kInput, 4}, {kInput, 5}, {kInput, 6}, {kInput,
+    7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14}, {kInput, 15},
     {kInput, 16}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput,
     4}};
-constexpr LegacyArgSource kSources9[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput, 5},
-    {kInput, 6}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3}, {kOutput,
-    4}, {kOutput, 5}, {kOutput, 6}, {kOutput, 7}};
-constexpr LegacyArgSource kSources10[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput,
+constexpr LegacyArgSource kSources16[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 3}, {kInput, 4}, {kInput,
+    5}, {kInput, 6}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput, 3},
+    {kOutput, 4}, {kOutput, 5}, {kOutput, 6}, {kOutput, 7}};
+constexpr LegacyArgSource kSources17[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kInput, 4}, {kInput, 5}, {kInput,
     6}, {kInput, 7}, {kInput, 8}, {kInput, 9}, {kInput, 10}, {kInput, 11}, {kInput, 12}, {kInput, 13}, {kInput, 14},
     {kInput, 15}, {kInput, 16}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}, {kOutput, 1}, {kOutput, 2}, {kOutput,
     3}, {kOutput, 4}, {kOutput, 5}};
-constexpr LegacyArgSource kSources11[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources12[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
-    0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources13[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources14[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources15[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources16[] = {{kOutput, 0}};
-constexpr LegacyArgSource kSources17[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources18[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
 constexpr LegacyArgSource kSources19[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources20[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources20[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources21[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources22[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources23[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources23[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources24[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources25[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources26[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources27[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources28[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources29[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources30[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources31[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources32[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources33[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
+    0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources34[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources35[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources36[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources37[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources38[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources39[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources40[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources41[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources42[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources44[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources45[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources46[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources47[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources48[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources49[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources50[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources51[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources52[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources53[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources54[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources55[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kAttribute, 0}, {kAttribute, 0},
+    {kOutput, 0}};
+constexpr LegacyArgSource kSources56[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources57[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources58[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources59[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources60[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources61[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources62[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources63[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources64[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
 
 constexpr LegacyRow kRows[] = {
-    {905, kSources0},  // ArgMaxWithValue
-    {906, kSources1},  // ArgMinWithValue
-    {907, kSources2},  // BroadcastTo
-    {908, kSources3},  // Cast
-    {909, kSources4},  // CdistGrad
-    {910, kSources5},  // DynamicGRUV2
-    {911, kSources6},  // DynamicGRUV2Grad
-    {912, kSources7},  // DynamicRNN
-    {913, kSources8},  // DynamicRNNGrad
-    {914, kSources9},  // DynamicRNNV2
-    {915, kSources10},  // DynamicRNNV2Grad
-    {916, kSources11},  // Identity
-    {917, kSources12},  // LpNormReduceV2
-    {918, kSources13},  // LpNormUpdateV2
-    {919, kSources14},  // Mish
-    {920, kSources15},  // MishGrad
-    {921, kSources16},  // NPUAllocFloatStatus
-    {922, kSources17},  // NPUClearFloatStatus
-    {923, {}},  // NPUClearFloatStatusV2
-    {924, kSources19},  // NPUGetFloatStatus
-    {925, kSources20},  // NPUGetFloatStatusV2
-    {926, kSources21},  // Swish
-    {927, kSources22},  // SwishGrad
-    {928, kSources23},  // Transpose
+    {905, kSources0},  // Abs
+    {906, kSources1},  // Add
+    {907, kSources2},  // ArgMaxWithValue
+    {908, kSources3},  // ArgMinWithValue
+    {909, kSources4},  // BatchMatMul
+    {910, kSources5},  // BroadcastTo
+    {911, kSources6},  // Cast
+    {912, kSources7},  // CdistGrad
+    {913, kSources8},  // Ceil
+    {914, kSources9},  // ConfusionTransposeD
+    {915, kSources10},  // Cos
+    {916, kSources11},  // Div
+    {917, kSources12},  // DynamicGRUV2
+    {918, kSources13},  // DynamicGRUV2Grad
+    {919, kSources14},  // DynamicRNN
+    {920, kSources15},  // DynamicRNNGrad
+    {921, kSources16},  // DynamicRNNV2
+    {922, kSources17},  // DynamicRNNV2Grad
+    {923, kSources18},  // Equal
+    {924, kSources19},  // Erf
+    {925, kSources20},  // Exp
+    {926, kSources21},  // FastGelu
+    {927, kSources22},  // FastGeluGrad
+    {928, kSources23},  // Floor
+    {929, kSources24},  // Gelu
+    {930, kSources25},  // Greater
+    {931, kSources26},  // GreaterEqual
+    {932, kSources27},  // Identity
+    {933, kSources28},  // Less
+    {934, kSources29},  // LessEqual
+    {935, kSources30},  // LogicalAnd
+    {936, kSources31},  // LogicalNot
+    {937, kSources32},  // LogicalOr
+    {938, kSources33},  // LpNormReduceV2
+    {939, kSources34},  // LpNormUpdateV2
+    {940, kSources35},  // MatMul
+    {941, kSources36},  // Maximum
+    {942, kSources37},  // Minimum
+    {943, kSources38},  // Mish
+    {944, kSources39},  // MishGrad
+    {945, kSources40},  // Mul
+    {946, kSources41},  // NPUAllocFloatStatus
+    {947, kSources42},  // NPUClearFloatStatus
+    {948, {}},  // NPUClearFloatStatusV2
+    {949, kSources44},  // NPUGetFloatStatus
+    {950, kSources45},  // NPUGetFloatStatusV2
+    {951, kSources46},  // Neg
+    {952, kSources47},  // NotEqual
+    {953, kSources48},  // Pow
+    {954, kSources49},  // RealDiv
+    {955, kSources50},  // Reciprocal
+    {956, kSources51},  // Relu
+    {957, kSources52},  // RotaryMul
+    {958, kSources53},  // Rsqrt
+    {959, kSources54},  // ScaledMaskedSoftmax
+    {960, kSources55},  // ScaledMaskedSoftmaxGrad
+    {961, kSources56},  // Sigmoid
+    {962, kSources57},  // Sign
+    {963, kSources58},  // Sin
+    {964, kSources59},  // Sqrt
+    {965, kSources60},  // Sub
+    {966, kSources61},  // Swish
+    {967, kSources62},  // SwishGrad
+    {968, kSources63},  // Tanh
+    {969, kSources64},  // Transpose
 };
 
 }  // namespace

@@ -2726,58 +2726,105 @@ constexpr ArgSpec kArgs903[] = {{"self", kScalar, kIn}, {"other", kTensor, kIn},
     255}};
 constexpr ArgSpec kArgs904[] = {{"self", kTensor, kIn}, {"other", kTensor, kIn}, {"out", kTensor, kOut, 0x800125f,
     255}};
-constexpr ArgSpec kLegacyArgs0[] = {{"x", kTensor, kIn}, {"dimension", kInt, kIn}, {"keep_dims", kBool, kIn},
+constexpr ArgSpec kLegacyArgs0[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs1[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs2[] = {{"x", kTensor, kIn}, {"dimension", kInt, kIn}, {"keep_dims", kBool, kIn},
     {"values", kTensor, kOut}, {"indice", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs1[] = {{"x", kTensor, kIn}, {"dimension", kInt, kIn}, {"keep_dims", kBool, kIn},
+constexpr ArgSpec kLegacyArgs3[] = {{"x", kTensor, kIn}, {"dimension", kInt, kIn}, {"keep_dims", kBool, kIn},
     {"values", kTensor, kOut}, {"indice", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs2[] = {{"x", kTensor, kIn}, {"shape", kIntArray, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs3[] = {{"x", kTensor, kIn}, {"dst_type", kInt, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs4[] = {{"grad", kTensor, kIn}, {"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"cdist",
+constexpr ArgSpec kLegacyArgs4[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"adj_x1", kBool, kIn}, {"adj_x2",
+    kBool, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs5[] = {{"x", kTensor, kIn}, {"shape", kIntArray, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs6[] = {{"x", kTensor, kIn}, {"dst_type", kInt, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs7[] = {{"grad", kTensor, kIn}, {"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"cdist",
     kTensor, kIn}, {"p", kDouble, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs5[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
+constexpr ArgSpec kLegacyArgs8[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs9[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"shape", kIntArray, kIn},
+    {"transpose_first", kBool, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs10[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs11[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs12[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
     kIn}, {"bias_input", kTensor, kIn}, {"bias_hidden", kTensor, kIn}, {"init_h", kTensor, kIn}, {"gate_order",
     kString, kIn}, {"y", kTensor, kOut}, {"output_h", kTensor, kOut}, {"update", kTensor, kOut}, {"reset", kTensor,
     kOut}, {"new", kTensor, kOut}, {"hidden_new", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs6[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
+constexpr ArgSpec kLegacyArgs13[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
     kIn}, {"init_h", kTensor, kIn}, {"h", kTensor, kIn}, {"dy", kTensor, kIn}, {"dh", kTensor, kIn}, {"update",
     kTensor, kIn}, {"reset", kTensor, kIn}, {"new", kTensor, kIn}, {"hidden_new", kTensor, kIn}, {"gate_order",
     kString, kIn}, {"dw_input", kTensor, kOut}, {"dw_hidden", kTensor, kOut}, {"db_input", kTensor, kOut},
     {"db_hidden", kTensor, kOut}, {"dx", kTensor, kOut}, {"dh_prev", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs7[] = {{"x", kTensor, kIn}, {"w", kTensor, kIn}, {"b", kTensor, kIn}, {"seq_length",
+constexpr ArgSpec kLegacyArgs14[] = {{"x", kTensor, kIn}, {"w", kTensor, kIn}, {"b", kTensor, kIn}, {"seq_length",
     kTensor, kIn}, {"init_h", kTensor, kIn}, {"init_c", kTensor, kIn}, {"direction", kString, kIn}, {"gate_order",
     kString, kIn}, {"y", kTensor, kOut}, {"output_h", kTensor, kOut}, {"output_c", kTensor, kOut}, {"i", kTensor,
     kOut}, {"j", kTensor, kOut}, {"f", kTensor, kOut}, {"o", kTensor, kOut}, {"tanhc", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs8[] = {{"x", kTensor, kIn}, {"w", kTensor, kIn}, {"init_h", kTensor, kIn}, {"init_c",
+constexpr ArgSpec kLegacyArgs15[] = {{"x", kTensor, kIn}, {"w", kTensor, kIn}, {"init_h", kTensor, kIn}, {"init_c",
     kTensor, kIn}, {"h", kTensor, kIn}, {"c", kTensor, kIn}, {"dy", kTensor, kIn}, {"dh", kTensor, kIn}, {"dc",
     kTensor, kIn}, {"i", kTensor, kIn}, {"j", kTensor, kIn}, {"f", kTensor, kIn}, {"o", kTensor, kIn}, {"tanhc",
     kTensor, kIn}, {"seq_length", kTensor, kIn}, {"direction", kString, kIn}, {"gate_order", kString, kIn}, {"dw",
     kTensor, kOut}, {"db", kTensor, kOut}, {"dx", kTensor, kOut}, {"dh_prev", kTensor, kOut}, {"dc_prev", kTensor,
     kOut}};
-constexpr ArgSpec kLegacyArgs9[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
+constexpr ArgSpec kLegacyArgs16[] = {{"x", kTensor, kIn}, {"weight_input", kTensor, kIn}, {"weight_hidden", kTensor,
     kIn}, {"b", kTensor, kIn}, {"seq_length", kTensor, kIn}, {"init_h", kTensor, kIn}, {"init_c", kTensor, kIn},
     {"direction", kString, kIn}, {"gate_order", kString, kIn}, {"y", kTensor, kOut}, {"output_h", kTensor, kOut},
     {"output_c", kTensor, kOut}, {"i", kTensor, kOut}, {"j", kTensor, kOut}, {"f", kTensor, kOut}, {"o", kTensor,
     kOut}, {"tanhc", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs10[] = {{"x", kTensor, kIn}, {"w_x", kTensor, kIn}, {"w_h", kTensor, kIn}, {"init_h",
+constexpr ArgSpec kLegacyArgs17[] = {{"x", kTensor, kIn}, {"w_x", kTensor, kIn}, {"w_h", kTensor, kIn}, {"init_h",
     kTensor, kIn}, {"init_c", kTensor, kIn}, {"h", kTensor, kIn}, {"c", kTensor, kIn}, {"dy", kTensor, kIn}, {"dh",
     kTensor, kIn}, {"dc", kTensor, kIn}, {"i", kTensor, kIn}, {"j", kTensor, kIn}, {"f", kTensor, kIn}, {"o", kTensor,
     kIn}, {"tanhc", kTensor, kIn}, {"seq_length", kTensor, kIn}, {"direction", kString, kIn}, {"gate_order", kString,
     kIn}, {"dw_x", kTensor, kOut}, {"dw_h", kTensor, kOut}, {"db", kTensor, kOut}, {"dx", kTensor, kOut}, {"dh_prev",
     kTensor, kOut}, {"dc_prev", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs11[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs12[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"axes", kIntArray, kIn}, {"keepdim",
-    kBool, kIn}, {"epsilon", kDouble, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs13[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"y",
-    kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs14[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs15[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"x_grad", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs16[] = {{"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs17[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs19[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs20[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs18[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs19[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs20[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs21[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs22[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs23[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs22[] = {{"dy", kTensor, kIn}, {"x", kTensor, kIn}, {"z", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs23[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs24[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs25[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs26[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs27[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs28[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs29[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs30[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs31[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs32[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs33[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"axes", kIntArray, kIn}, {"keepdim",
+    kBool, kIn}, {"epsilon", kDouble, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs34[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"y",
+    kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs35[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"transpose_x1", kBool, kIn},
+    {"transpose_x2", kBool, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs36[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs37[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs38[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs39[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"x_grad", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs40[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs41[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs42[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs44[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs45[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs46[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs47[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs48[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs49[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs50[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs51[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs52[] = {{"x", kTensor, kIn}, {"r1", kTensor, kIn}, {"r2", kTensor, kIn}, {"mode", kInt,
+    kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs53[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs54[] = {{"x", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale", kDouble, kIn},
+    {"fixed_triu_mask", kBool, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs55[] = {{"y_grad", kTensor, kIn}, {"y", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale",
+    kDouble, kIn}, {"fixed_triu_mask", kBool, kIn}, {"x_grad", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs56[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs57[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs58[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs59[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs60[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs61[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs62[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs63[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs64[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"y", kTensor, kOut}};
 
 constexpr OperatorRow kRows[] = {
     {"aclStft", OperatorClass::kModelled, kArgs0, kernels::stft, AssumedValue::kDefault,
@@ -4590,53 +4637,135 @@ constexpr OperatorRow kRows[] = {
      0, "", false},
     {"aclnnXLogYTensor", OperatorClass::kModelled, kArgs904, kernels::xlogy, AssumedValue::kDefault,
      0, "", false},
-    {"ArgMaxWithValue", OperatorClass::kModelled, kLegacyArgs0, kernels::max_dim,
+    {"Abs", OperatorClass::kModelled, kLegacyArgs0, kernels::absolute,
      AssumedValue::kDefault, 0, "", false},
-    {"ArgMinWithValue", OperatorClass::kModelled, kLegacyArgs1, kernels::min_dim,
+    {"Add", OperatorClass::kModelled, kLegacyArgs1, kernels::add,
      AssumedValue::kDefault, 0, "", false},
-    {"BroadcastTo", OperatorClass::kModelled, kLegacyArgs2, kernels::copy,
+    {"ArgMaxWithValue", OperatorClass::kModelled, kLegacyArgs2, kernels::max_dim,
      AssumedValue::kDefault, 0, "", false},
-    {"Cast", OperatorClass::kModelled, kLegacyArgs3, kernels::copy,
+    {"ArgMinWithValue", OperatorClass::kModelled, kLegacyArgs3, kernels::min_dim,
      AssumedValue::kDefault, 0, "", false},
-    {"CdistGrad", OperatorClass::kModelled, kLegacyArgs4, kernels::broadcast_cdist_backward,
+    {"BatchMatMul", OperatorClass::kModelled, kLegacyArgs4, kernels::matmul_of_transposes,
      AssumedValue::kDefault, 0, "", false},
-    {"DynamicGRUV2", OperatorClass::kModelled, kLegacyArgs5, kernels::dynamic_gru_v2,
+    {"BroadcastTo", OperatorClass::kModelled, kLegacyArgs5, kernels::copy,
      AssumedValue::kDefault, 0, "", false},
-    {"DynamicGRUV2Grad", OperatorClass::kModelled, kLegacyArgs6, kernels::dynamic_gru_v2_grad,
+    {"Cast", OperatorClass::kModelled, kLegacyArgs6, kernels::copy,
      AssumedValue::kDefault, 0, "", false},
-    {"DynamicRNN", OperatorClass::kModelled, kLegacyArgs7, kernels::dynamic_rnn,
+    {"CdistGrad", OperatorClass::kModelled, kLegacyArgs7, kernels::broadcast_cdist_backward,
      AssumedValue::kDefault, 0, "", false},
-    {"DynamicRNNGrad", OperatorClass::kModelled, kLegacyArgs8, kernels::dynamic_rnn_grad,
+    {"Ceil", OperatorClass::kModelled, kLegacyArgs8, kernels::ceil,
      AssumedValue::kDefault, 0, "", false},
-    {"DynamicRNNV2", OperatorClass::kModelled, kLegacyArgs9, kernels::dynamic_rnn_v2,
+    {"ConfusionTransposeD", OperatorClass::kModelled, kLegacyArgs9, kernels::confusion_transpose,
      AssumedValue::kDefault, 0, "", false},
-    {"DynamicRNNV2Grad", OperatorClass::kModelled, kLegacyArgs10, kernels::dynamic_rnn_v2_grad,
+    {"Cos", OperatorClass::kModelled, kLegacyArgs10, kernels::cos,
      AssumedValue::kDefault, 0, "", false},
-    {"Identity", OperatorClass::kModelled, kLegacyArgs11, kernels::copy,
+    {"Div", OperatorClass::kModelled, kLegacyArgs11, kernels::divide,
      AssumedValue::kDefault, 0, "", false},
-    {"LpNormReduceV2", OperatorClass::kModelled, kLegacyArgs12, kernels::lp_norm_reduce,
+    {"DynamicGRUV2", OperatorClass::kModelled, kLegacyArgs12, kernels::dynamic_gru_v2,
      AssumedValue::kDefault, 0, "", false},
-    {"LpNormUpdateV2", OperatorClass::kModelled, kLegacyArgs13, kernels::lp_norm_update,
+    {"DynamicGRUV2Grad", OperatorClass::kModelled, kLegacyArgs13, kernels::dynamic_gru_v2_grad,
      AssumedValue::kDefault, 0, "", false},
-    {"Mish", OperatorClass::kModelled, kLegacyArgs14, kernels::mish,
+    {"DynamicRNN", OperatorClass::kModelled, kLegacyArgs14, kernels::dynamic_rnn,
      AssumedValue::kDefault, 0, "", false},
-    {"MishGrad", OperatorClass::kModelled, kLegacyArgs15, kernels::mish_backward,
+    {"DynamicRNNGrad", OperatorClass::kModelled, kLegacyArgs15, kernels::dynamic_rnn_grad,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUAllocFloatStatus", OperatorClass::kModelled, kLegacyArgs16, kernels::clear_float_status,
+    {"DynamicRNNV2", OperatorClass::kModelled, kLegacyArgs16, kernels::dynamic_rnn_v2,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUClearFloatStatus", OperatorClass::kModelled, kLegacyArgs17, kernels::clear_float_status,
+    {"DynamicRNNV2Grad", OperatorClass::kModelled, kLegacyArgs17, kernels::dynamic_rnn_v2_grad,
+     AssumedValue::kDefault, 0, "", false},
+    {"Equal", OperatorClass::kModelled, kLegacyArgs18, kernels::equal_to,
+     AssumedValue::kDefault, 0, "", false},
+    {"Erf", OperatorClass::kModelled, kLegacyArgs19, kernels::erf,
+     AssumedValue::kDefault, 0, "", false},
+    {"Exp", OperatorClass::kModelled, kLegacyArgs20, kernels::exp,
+     AssumedValue::kDefault, 0, "", false},
+    {"FastGelu", OperatorClass::kModelled, kLegacyArgs21, kernels::fast_gelu,
+     AssumedValue::kDefault, 0, "", false},
+    {"FastGeluGrad", OperatorClass::kModelled, kLegacyArgs22, kernels::fast_gelu_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"Floor", OperatorClass::kModelled, kLegacyArgs23, kernels::floor,
+     AssumedValue::kDefault, 0, "", false},
+    {"Gelu", OperatorClass::kModelled, kLegacyArgs24, kernels::gelu,
+     AssumedValue::kDefault, 0, "", false},
+    {"Greater", OperatorClass::kModelled, kLegacyArgs25, kernels::greater,
+     AssumedValue::kDefault, 0, "", false},
+    {"GreaterEqual", OperatorClass::kModelled, kLegacyArgs26, kernels::greater_equal,
+     AssumedValue::kDefault, 0, "", false},
+    {"Identity", OperatorClass::kModelled, kLegacyArgs27, kernels::copy,
+     AssumedValue::kDefault, 0, "", false},
+    {"Less", OperatorClass::kModelled, kLegacyArgs28, kernels::less,
+     AssumedValue::kDefault, 0, "", false},
+    {"LessEqual", OperatorClass::kModelled, kLegacyArgs29, kernels::less_equal,
+     AssumedValue::kDefault, 0, "", false},
+    {"LogicalAnd", OperatorClass::kModelled, kLegacyArgs30, kernels::logical_and,
+     AssumedValue::kDefault, 0, "", false},
+    {"LogicalNot", OperatorClass::kModelled, kLegacyArgs31, kernels::logical_not,
+     AssumedValue::kDefault, 0, "", false},
+    {"LogicalOr", OperatorClass::kModelled, kLegacyArgs32, kernels::logical_or,
+     AssumedValue::kDefault, 0, "", false},
+    {"LpNormReduceV2", OperatorClass::kModelled, kLegacyArgs33, kernels::lp_norm_reduce,
+     AssumedValue::kDefault, 0, "", false},
+    {"LpNormUpdateV2", OperatorClass::kModelled, kLegacyArgs34, kernels::lp_norm_update,
+     AssumedValue::kDefault, 0, "", false},
+    {"MatMul", OperatorClass::kModelled, kLegacyArgs35, kernels::matmul_of_transposes,
+     AssumedValue::kDefault, 0, "", false},
+    {"Maximum", OperatorClass::kModelled, kLegacyArgs36, kernels::maximum,
+     AssumedValue::kDefault, 0, "", false},
+    {"Minimum", OperatorClass::kModelled, kLegacyArgs37, kernels::minimum,
+     AssumedValue::kDefault, 0, "", false},
+    {"Mish", OperatorClass::kModelled, kLegacyArgs38, kernels::mish,
+     AssumedValue::kDefault, 0, "", false},
+    {"MishGrad", OperatorClass::kModelled, kLegacyArgs39, kernels::mish_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"Mul", OperatorClass::kModelled, kLegacyArgs40, kernels::multiply,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUAllocFloatStatus", OperatorClass::kModelled, kLegacyArgs41, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUClearFloatStatus", OperatorClass::kModelled, kLegacyArgs42, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
     {"NPUClearFloatStatusV2", OperatorClass::kModelled, {}, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUGetFloatStatus", OperatorClass::kModelled, kLegacyArgs19, kernels::clear_float_status,
+    {"NPUGetFloatStatus", OperatorClass::kModelled, kLegacyArgs44, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUGetFloatStatusV2", OperatorClass::kModelled, kLegacyArgs20, kernels::clear_float_status,
+    {"NPUGetFloatStatusV2", OperatorClass::kModelled, kLegacyArgs45, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"Swish", OperatorClass::kModelled, kLegacyArgs21, kernels::silu,
+    {"Neg", OperatorClass::kModelled, kLegacyArgs46, kernels::negate,
      AssumedValue::kDefault, 0, "", false},
-    {"SwishGrad", OperatorClass::kModelled, kLegacyArgs22, kernels::silu_backward,
+    {"NotEqual", OperatorClass::kModelled, kLegacyArgs47, kernels::not_equal_to,
      AssumedValue::kDefault, 0, "", false},
-    {"Transpose", OperatorClass::kModelled, kLegacyArgs23, kernels::transpose,
+    {"Pow", OperatorClass::kModelled, kLegacyArgs48, kernels::pow,
+     AssumedValue::kDefault, 0, "", false},
+    {"RealDiv", OperatorClass::kModelled, kLegacyArgs49, kernels::divide,
+     AssumedValue::kDefault, 0, "", false},
+    {"Reciprocal", OperatorClass::kModelled, kLegacyArgs50, kernels::reciprocal,
+     AssumedValue::kDefault, 0, "", false},
+    {"Relu", OperatorClass::kModelled, kLegacyArgs51, kernels::relu,
+     AssumedValue::kDefault, 0, "", false},
+    {"RotaryMul", OperatorClass::kModelled, kLegacyArgs52, kernels::rotary_position_embedding,
+     AssumedValue::kDefault, 0, "", false},
+    {"Rsqrt", OperatorClass::kModelled, kLegacyArgs53, kernels::rsqrt,
+     AssumedValue::kDefault, 0, "", false},
+    {"ScaledMaskedSoftmax", OperatorClass::kModelled, kLegacyArgs54, kernels::scaled_masked_softmax,
+     AssumedValue::kDefault, 0, "", false},
+    {"ScaledMaskedSoftmaxGrad", OperatorClass::kModelled, kLegacyArgs55, kernels::scaled_masked_softmax_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"Sigmoid", OperatorClass::kModelled, kLegacyArgs56, kernels::sigmoid,
+     AssumedValue::kDefault, 0, "", false},
+    {"Sign", OperatorClass::kModelled, kLegacyArgs57, kernels::sign,
+     AssumedValue::kDefault, 0, "", false},
+    {"Sin", OperatorClass::kModelled, kLegacyArgs58, kernels::sin,
+     AssumedValue::kDefault, 0, "", false},
+    {"Sqrt", OperatorClass::kModelled, kLegacyArgs59, kernels::sqrt,
+     AssumedValue::kDefault, 0, "", false},
+    {"Sub", OperatorClass::kModelled, kLegacyArgs60, kernels::subtract,
+     AssumedValue::kDefault, 0, "", false},
+    {"Swish", OperatorClass::kModelled, kLegacyArgs61, kernels::silu,
+     AssumedValue::kDefault, 0, "", false},
+    {"SwishGrad", OperatorClass::kModelled, kLegacyArgs62, kernels::silu_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"Tanh", OperatorClass::kModelled, kLegacyArgs63, kernels::tanh,
+     AssumedValue::kDefault, 0, "", false},
+    {"Transpose", OperatorClass::kModelled, kLegacyArgs64, kernels::transpose,
      AssumedValue::kDefault, 0, "", false},
 };
 

@@ -110,6 +110,21 @@ Status matmul(KernelCall& call) {
   return multiply_broadcast(call, call.operand(0), call.operand(1), call.output(0), call.integer(0));
 }
 
+/// (x1, x2) of 2 to 6 dimensions, for the legacy operators: booleans 0 and 1 say which of them is transposed first.
+Status matmul_of_transposes(KernelCall& call) {
+  DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
+  std::array<TensorView, 2> factors{call.operand(0), call.operand(1)};
+  for (int index = 0; index < 2; ++index) {
+    TensorView& factor = factors[static_cast<size_t>(index)];
+    DRYDOCK_RETURN_IF_ERROR(expect_rank(call, factor, index == 0 ? "x1" : "x2", 2, kMaxRank - 1));
+    if (!call.boolean(index)) continue;
+    const int rank = factor.dims.size();
+    std::swap(factor.dims[rank - 2], factor.dims[rank - 1]);
+    std::swap(factor.strides[rank - 2], factor.strides[rank - 1]);
+  }
+  return multiply_broadcast(call, factors[0], factors[1], call.output(0), 0);
+}
+
 /// (self, mat2) of two dimensions.
 Status mm(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, 2, 1));
