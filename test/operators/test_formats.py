@@ -106,6 +106,9 @@ def test_functions_of_blocks_by_the_legacy_route(check):
         check(lambda a, b, function=function: function(blocked(a), blocked(b)), x, x.roll(1, 0))
     for function in (torch.abs, torch.neg, torch.relu, torch.sigmoid, torch.tanh, torch.exp):
         check(lambda a, function=function: function(blocked(a)), x)
+    for function in (torch.softmax, torch.log_softmax):
+        check(lambda a, function=function: function(blocked(a), 1), x)
+        check(lambda a, function=function: function(blocked(a), 0), x.float().requires_grad_())
 
 
 def test_transposes_of_reshaped_tensors():

@@ -51,42 +51,46 @@ constexpr LegacyArgSource kSources26[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}
 constexpr LegacyArgSource kSources27[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources28[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
 constexpr LegacyArgSource kSources29[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources30[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources31[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources30[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources31[] = {{kInput, 0}, {kAttribute, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources32[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources33[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
+constexpr LegacyArgSource kSources33[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources34[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources35[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute, 0}, {kAttribute,
     0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources34[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources35[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources36[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources37[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources38[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources36[] = {{kInput, 0}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources37[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources38[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
 constexpr LegacyArgSource kSources39[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources40[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources41[] = {{kOutput, 0}};
-constexpr LegacyArgSource kSources42[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources40[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources41[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources42[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources43[] = {{kOutput, 0}};
 constexpr LegacyArgSource kSources44[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources45[] = {{kOutput, 0}};
 constexpr LegacyArgSource kSources46[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources47[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources48[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources47[] = {{kOutput, 0}};
+constexpr LegacyArgSource kSources48[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources49[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources50[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources51[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources52[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources50[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources51[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources52[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources53[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources54[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources55[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kAttribute, 0}, {kAttribute, 0},
+constexpr LegacyArgSource kSources54[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources55[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources56[] = {{kInput, 0}, {kInput, 1}, {kAttribute, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources57[] = {{kInput, 0}, {kInput, 1}, {kInput, 2}, {kAttribute, 0}, {kAttribute, 0},
     {kOutput, 0}};
-constexpr LegacyArgSource kSources56[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources57[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources58[] = {{kInput, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources59[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources60[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
-constexpr LegacyArgSource kSources61[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources62[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources60[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources61[] = {{kInput, 1}, {kInput, 0}, {kAttribute, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources62[] = {{kInput, 0}, {kAttribute, 0}, {kOutput, 0}};
 constexpr LegacyArgSource kSources63[] = {{kInput, 0}, {kOutput, 0}};
-constexpr LegacyArgSource kSources64[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources64[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources65[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources66[] = {{kInput, 0}, {kInput, 1}, {kOutput, 0}};
+constexpr LegacyArgSource kSources67[] = {{kInput, 0}, {kOutput, 0}};
+constexpr LegacyArgSource kSources68[] = {{kInput, 0}, {kInputValues, 1}, {kOutput, 0}};
 
 constexpr LegacyRow kRows[] = {
     {905, kSources0},  // Abs
@@ -119,41 +123,45 @@ constexpr LegacyRow kRows[] = {
     {932, kSources27},  // Identity
     {933, kSources28},  // Less
     {934, kSources29},  // LessEqual
-    {935, kSources30},  // LogicalAnd
-    {936, kSources31},  // LogicalNot
-    {937, kSources32},  // LogicalOr
-    {938, kSources33},  // LpNormReduceV2
-    {939, kSources34},  // LpNormUpdateV2
-    {940, kSources35},  // MatMul
-    {941, kSources36},  // Maximum
-    {942, kSources37},  // Minimum
-    {943, kSources38},  // Mish
-    {944, kSources39},  // MishGrad
-    {945, kSources40},  // Mul
-    {946, kSources41},  // NPUAllocFloatStatus
-    {947, kSources42},  // NPUClearFloatStatus
-    {948, {}},  // NPUClearFloatStatusV2
-    {949, kSources44},  // NPUGetFloatStatus
-    {950, kSources45},  // NPUGetFloatStatusV2
-    {951, kSources46},  // Neg
-    {952, kSources47},  // NotEqual
-    {953, kSources48},  // Pow
-    {954, kSources49},  // RealDiv
-    {955, kSources50},  // Reciprocal
-    {956, kSources51},  // Relu
-    {957, kSources52},  // RotaryMul
-    {958, kSources53},  // Rsqrt
-    {959, kSources54},  // ScaledMaskedSoftmax
-    {960, kSources55},  // ScaledMaskedSoftmaxGrad
-    {961, kSources56},  // Sigmoid
-    {962, kSources57},  // Sign
-    {963, kSources58},  // Sin
-    {964, kSources59},  // Sqrt
-    {965, kSources60},  // Sub
-    {966, kSources61},  // Swish
-    {967, kSources62},  // SwishGrad
-    {968, kSources63},  // Tanh
-    {969, kSources64},  // Transpose
+    {935, kSources30},  // LogSoftmaxGrad
+    {936, kSources31},  // LogSoftmaxV2
+    {937, kSources32},  // LogicalAnd
+    {938, kSources33},  // LogicalNot
+    {939, kSources34},  // LogicalOr
+    {940, kSources35},  // LpNormReduceV2
+    {941, kSources36},  // LpNormUpdateV2
+    {942, kSources37},  // MatMul
+    {943, kSources38},  // Maximum
+    {944, kSources39},  // Minimum
+    {945, kSources40},  // Mish
+    {946, kSources41},  // MishGrad
+    {947, kSources42},  // Mul
+    {948, kSources43},  // NPUAllocFloatStatus
+    {949, kSources44},  // NPUClearFloatStatus
+    {950, {}},  // NPUClearFloatStatusV2
+    {951, kSources46},  // NPUGetFloatStatus
+    {952, kSources47},  // NPUGetFloatStatusV2
+    {953, kSources48},  // Neg
+    {954, kSources49},  // NotEqual
+    {955, kSources50},  // Pow
+    {956, kSources51},  // RealDiv
+    {957, kSources52},  // Reciprocal
+    {958, kSources53},  // Relu
+    {959, kSources54},  // RotaryMul
+    {960, kSources55},  // Rsqrt
+    {961, kSources56},  // ScaledMaskedSoftmax
+    {962, kSources57},  // ScaledMaskedSoftmaxGrad
+    {963, kSources58},  // Sigmoid
+    {964, kSources59},  // Sign
+    {965, kSources60},  // Sin
+    {966, kSources61},  // SoftmaxGrad
+    {967, kSources62},  // SoftmaxV2
+    {968, kSources63},  // Sqrt
+    {969, kSources64},  // Sub
+    {970, kSources65},  // Swish
+    {971, kSources66},  // SwishGrad
+    {972, kSources67},  // Tanh
+    {973, kSources68},  // Transpose
 };
 
 }  // namespace

@@ -2785,46 +2785,52 @@ constexpr ArgSpec kLegacyArgs26[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn},
 constexpr ArgSpec kLegacyArgs27[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs28[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs29[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs30[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs31[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs32[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs33[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"axes", kIntArray, kIn}, {"keepdim",
-    kBool, kIn}, {"epsilon", kDouble, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs34[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"y",
+constexpr ArgSpec kLegacyArgs30[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"axis", kIntArray, kIn}, {"y",
     kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs35[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"transpose_x1", kBool, kIn},
+constexpr ArgSpec kLegacyArgs31[] = {{"logits", kTensor, kIn}, {"axes", kIntArray, kIn}, {"logsoftmax", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs32[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs33[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs34[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs35[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"axes", kIntArray, kIn}, {"keepdim",
+    kBool, kIn}, {"epsilon", kDouble, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs36[] = {{"x", kTensor, kIn}, {"p", kDouble, kIn}, {"epsilon", kDouble, kIn}, {"y",
+    kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs37[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"transpose_x1", kBool, kIn},
     {"transpose_x2", kBool, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs36[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs37[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs38[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs39[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"x_grad", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs40[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs41[] = {{"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs42[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs38[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs39[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs40[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs41[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"x_grad", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs42[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs43[] = {{"data", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs44[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs45[] = {{"data", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs46[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs47[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs48[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs46[] = {{"addr", kTensor, kIn}, {"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs47[] = {{"data", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs48[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs49[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs50[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs51[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs52[] = {{"x", kTensor, kIn}, {"r1", kTensor, kIn}, {"r2", kTensor, kIn}, {"mode", kInt,
-    kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs50[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs51[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs52[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs53[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs54[] = {{"x", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale", kDouble, kIn},
+constexpr ArgSpec kLegacyArgs54[] = {{"x", kTensor, kIn}, {"r1", kTensor, kIn}, {"r2", kTensor, kIn}, {"mode", kInt,
+    kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs55[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs56[] = {{"x", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale", kDouble, kIn},
     {"fixed_triu_mask", kBool, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs55[] = {{"y_grad", kTensor, kIn}, {"y", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale",
+constexpr ArgSpec kLegacyArgs57[] = {{"y_grad", kTensor, kIn}, {"y", kTensor, kIn}, {"mask", kTensor, kIn}, {"scale",
     kDouble, kIn}, {"fixed_triu_mask", kBool, kIn}, {"x_grad", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs56[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs57[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs58[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs59[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs60[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs61[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs62[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs60[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs61[] = {{"grad_softmax", kTensor, kIn}, {"softmax", kTensor, kIn}, {"axes", kIntArray,
+    kIn}, {"grad_x", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs62[] = {{"x", kTensor, kIn}, {"axes", kIntArray, kIn}, {"y", kTensor, kOut}};
 constexpr ArgSpec kLegacyArgs63[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
-constexpr ArgSpec kLegacyArgs64[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs64[] = {{"x1", kTensor, kIn}, {"x2", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs65[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs66[] = {{"grad", kTensor, kIn}, {"x", kTensor, kIn}, {"grad_x", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs67[] = {{"x", kTensor, kIn}, {"y", kTensor, kOut}};
+constexpr ArgSpec kLegacyArgs68[] = {{"x", kTensor, kIn}, {"perm", kIntArray, kIn}, {"y", kTensor, kOut}};
 
 constexpr OperatorRow kRows[] = {
     {"aclStft", OperatorClass::kModelled, kArgs0, kernels::stft, AssumedValue::kDefault,
@@ -4697,75 +4703,83 @@ constexpr OperatorRow kRows[] = {
      AssumedValue::kDefault, 0, "", false},
     {"LessEqual", OperatorClass::kModelled, kLegacyArgs29, kernels::less_equal,
      AssumedValue::kDefault, 0, "", false},
-    {"LogicalAnd", OperatorClass::kModelled, kLegacyArgs30, kernels::logical_and,
+    {"LogSoftmaxGrad", OperatorClass::kModelled, kLegacyArgs30, kernels::log_softmax_backward,
      AssumedValue::kDefault, 0, "", false},
-    {"LogicalNot", OperatorClass::kModelled, kLegacyArgs31, kernels::logical_not,
+    {"LogSoftmaxV2", OperatorClass::kModelled, kLegacyArgs31, kernels::log_softmax,
      AssumedValue::kDefault, 0, "", false},
-    {"LogicalOr", OperatorClass::kModelled, kLegacyArgs32, kernels::logical_or,
+    {"LogicalAnd", OperatorClass::kModelled, kLegacyArgs32, kernels::logical_and,
      AssumedValue::kDefault, 0, "", false},
-    {"LpNormReduceV2", OperatorClass::kModelled, kLegacyArgs33, kernels::lp_norm_reduce,
+    {"LogicalNot", OperatorClass::kModelled, kLegacyArgs33, kernels::logical_not,
      AssumedValue::kDefault, 0, "", false},
-    {"LpNormUpdateV2", OperatorClass::kModelled, kLegacyArgs34, kernels::lp_norm_update,
+    {"LogicalOr", OperatorClass::kModelled, kLegacyArgs34, kernels::logical_or,
      AssumedValue::kDefault, 0, "", false},
-    {"MatMul", OperatorClass::kModelled, kLegacyArgs35, kernels::matmul_of_transposes,
+    {"LpNormReduceV2", OperatorClass::kModelled, kLegacyArgs35, kernels::lp_norm_reduce,
      AssumedValue::kDefault, 0, "", false},
-    {"Maximum", OperatorClass::kModelled, kLegacyArgs36, kernels::maximum,
+    {"LpNormUpdateV2", OperatorClass::kModelled, kLegacyArgs36, kernels::lp_norm_update,
      AssumedValue::kDefault, 0, "", false},
-    {"Minimum", OperatorClass::kModelled, kLegacyArgs37, kernels::minimum,
+    {"MatMul", OperatorClass::kModelled, kLegacyArgs37, kernels::matmul_of_transposes,
      AssumedValue::kDefault, 0, "", false},
-    {"Mish", OperatorClass::kModelled, kLegacyArgs38, kernels::mish,
+    {"Maximum", OperatorClass::kModelled, kLegacyArgs38, kernels::maximum,
      AssumedValue::kDefault, 0, "", false},
-    {"MishGrad", OperatorClass::kModelled, kLegacyArgs39, kernels::mish_backward,
+    {"Minimum", OperatorClass::kModelled, kLegacyArgs39, kernels::minimum,
      AssumedValue::kDefault, 0, "", false},
-    {"Mul", OperatorClass::kModelled, kLegacyArgs40, kernels::multiply,
+    {"Mish", OperatorClass::kModelled, kLegacyArgs40, kernels::mish,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUAllocFloatStatus", OperatorClass::kModelled, kLegacyArgs41, kernels::clear_float_status,
+    {"MishGrad", OperatorClass::kModelled, kLegacyArgs41, kernels::mish_backward,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUClearFloatStatus", OperatorClass::kModelled, kLegacyArgs42, kernels::clear_float_status,
+    {"Mul", OperatorClass::kModelled, kLegacyArgs42, kernels::multiply,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUAllocFloatStatus", OperatorClass::kModelled, kLegacyArgs43, kernels::clear_float_status,
+     AssumedValue::kDefault, 0, "", false},
+    {"NPUClearFloatStatus", OperatorClass::kModelled, kLegacyArgs44, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
     {"NPUClearFloatStatusV2", OperatorClass::kModelled, {}, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUGetFloatStatus", OperatorClass::kModelled, kLegacyArgs44, kernels::clear_float_status,
+    {"NPUGetFloatStatus", OperatorClass::kModelled, kLegacyArgs46, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"NPUGetFloatStatusV2", OperatorClass::kModelled, kLegacyArgs45, kernels::clear_float_status,
+    {"NPUGetFloatStatusV2", OperatorClass::kModelled, kLegacyArgs47, kernels::clear_float_status,
      AssumedValue::kDefault, 0, "", false},
-    {"Neg", OperatorClass::kModelled, kLegacyArgs46, kernels::negate,
+    {"Neg", OperatorClass::kModelled, kLegacyArgs48, kernels::negate,
      AssumedValue::kDefault, 0, "", false},
-    {"NotEqual", OperatorClass::kModelled, kLegacyArgs47, kernels::not_equal_to,
+    {"NotEqual", OperatorClass::kModelled, kLegacyArgs49, kernels::not_equal_to,
      AssumedValue::kDefault, 0, "", false},
-    {"Pow", OperatorClass::kModelled, kLegacyArgs48, kernels::pow,
+    {"Pow", OperatorClass::kModelled, kLegacyArgs50, kernels::pow,
      AssumedValue::kDefault, 0, "", false},
-    {"RealDiv", OperatorClass::kModelled, kLegacyArgs49, kernels::divide,
+    {"RealDiv", OperatorClass::kModelled, kLegacyArgs51, kernels::divide,
      AssumedValue::kDefault, 0, "", false},
-    {"Reciprocal", OperatorClass::kModelled, kLegacyArgs50, kernels::reciprocal,
+    {"Reciprocal", OperatorClass::kModelled, kLegacyArgs52, kernels::reciprocal,
      AssumedValue::kDefault, 0, "", false},
-    {"Relu", OperatorClass::kModelled, kLegacyArgs51, kernels::relu,
+    {"Relu", OperatorClass::kModelled, kLegacyArgs53, kernels::relu,
      AssumedValue::kDefault, 0, "", false},
-    {"RotaryMul", OperatorClass::kModelled, kLegacyArgs52, kernels::rotary_position_embedding,
+    {"RotaryMul", OperatorClass::kModelled, kLegacyArgs54, kernels::rotary_position_embedding,
      AssumedValue::kDefault, 0, "", false},
-    {"Rsqrt", OperatorClass::kModelled, kLegacyArgs53, kernels::rsqrt,
+    {"Rsqrt", OperatorClass::kModelled, kLegacyArgs55, kernels::rsqrt,
      AssumedValue::kDefault, 0, "", false},
-    {"ScaledMaskedSoftmax", OperatorClass::kModelled, kLegacyArgs54, kernels::scaled_masked_softmax,
+    {"ScaledMaskedSoftmax", OperatorClass::kModelled, kLegacyArgs56, kernels::scaled_masked_softmax,
      AssumedValue::kDefault, 0, "", false},
-    {"ScaledMaskedSoftmaxGrad", OperatorClass::kModelled, kLegacyArgs55, kernels::scaled_masked_softmax_backward,
+    {"ScaledMaskedSoftmaxGrad", OperatorClass::kModelled, kLegacyArgs57, kernels::scaled_masked_softmax_backward,
      AssumedValue::kDefault, 0, "", false},
-    {"Sigmoid", OperatorClass::kModelled, kLegacyArgs56, kernels::sigmoid,
+    {"Sigmoid", OperatorClass::kModelled, kLegacyArgs58, kernels::sigmoid,
      AssumedValue::kDefault, 0, "", false},
-    {"Sign", OperatorClass::kModelled, kLegacyArgs57, kernels::sign,
+    {"Sign", OperatorClass::kModelled, kLegacyArgs59, kernels::sign,
      AssumedValue::kDefault, 0, "", false},
-    {"Sin", OperatorClass::kModelled, kLegacyArgs58, kernels::sin,
+    {"Sin", OperatorClass::kModelled, kLegacyArgs60, kernels::sin,
      AssumedValue::kDefault, 0, "", false},
-    {"Sqrt", OperatorClass::kModelled, kLegacyArgs59, kernels::sqrt,
+    {"SoftmaxGrad", OperatorClass::kModelled, kLegacyArgs61, kernels::softmax_backward,
      AssumedValue::kDefault, 0, "", false},
-    {"Sub", OperatorClass::kModelled, kLegacyArgs60, kernels::subtract,
+    {"SoftmaxV2", OperatorClass::kModelled, kLegacyArgs62, kernels::softmax,
      AssumedValue::kDefault, 0, "", false},
-    {"Swish", OperatorClass::kModelled, kLegacyArgs61, kernels::silu,
+    {"Sqrt", OperatorClass::kModelled, kLegacyArgs63, kernels::sqrt,
      AssumedValue::kDefault, 0, "", false},
-    {"SwishGrad", OperatorClass::kModelled, kLegacyArgs62, kernels::silu_backward,
+    {"Sub", OperatorClass::kModelled, kLegacyArgs64, kernels::subtract,
      AssumedValue::kDefault, 0, "", false},
-    {"Tanh", OperatorClass::kModelled, kLegacyArgs63, kernels::tanh,
+    {"Swish", OperatorClass::kModelled, kLegacyArgs65, kernels::silu,
      AssumedValue::kDefault, 0, "", false},
-    {"Transpose", OperatorClass::kModelled, kLegacyArgs64, kernels::transpose,
+    {"SwishGrad", OperatorClass::kModelled, kLegacyArgs66, kernels::silu_backward,
+     AssumedValue::kDefault, 0, "", false},
+    {"Tanh", OperatorClass::kModelled, kLegacyArgs67, kernels::tanh,
+     AssumedValue::kDefault, 0, "", false},
+    {"Transpose", OperatorClass::kModelled, kLegacyArgs68, kernels::transpose,
      AssumedValue::kDefault, 0, "", false},
 };
 

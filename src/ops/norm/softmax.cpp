@@ -57,14 +57,18 @@ void log_softmax_gradient_row(const C* gradient, const C* output, C* to, int64_t
   });
 }
 
-/// Rows of operand 0 (and 1, in a gradient) and of the output along the axis of integer argument 0.
+/// Rows of operand 0 (and 1, in a gradient) and of the output along the axis of integer argument 0, or of int array 0:
+/// the legacy operators give a list.
 template <class Body>
 Status along_axis(KernelCall& call, int operands, Body&& body) {
   DRYDOCK_RETURN_IF_ERROR(expect(call, operands, 1));
   const TensorView& first = call.operand(0);
   const TensorView& out = call.output(0);
   int axis = 0;
-  DRYDOCK_RETURN_IF_ERROR(wrap_dim(call, call.integer(0), first.dims.size(), &axis));
+  const std::span<const int64_t> axes = call.ints(0);
+  if (axes.size() > 1) return not_computed(call, "a softmax over several axes");
+  const int64_t dim = axes.empty() ? call.integer(0) : axes[0];
+  DRYDOCK_RETURN_IF_ERROR(wrap_dim(call, dim, first.dims.size(), &axis));
   DRYDOCK_RETURN_IF_ERROR(same_shapes(call, first, out));
   DRYDOCK_RETURN_IF_ERROR(same_shapes(call, call.operand(operands - 1), out));
   if (out.numel() == 0) return Status::ok();
