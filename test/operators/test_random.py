@@ -173,3 +173,13 @@ def test_rrelu(dtype):
     torch.nn.functional.rrelu_(inplace, 0.1, 0.3, training=False)
     expected = torch.nn.functional.leaky_relu(values.detach().cpu(), 0.2)
     torch.testing.assert_close(inplace.cpu(), expected, rtol=1e-2, atol=1e-3)
+
+
+def test_a_dropout_in_place_drops_the_same_elements():
+    x = torch.randn(100, 12, device="npu")
+    torch.manual_seed(2)
+    kept = torch.nn.functional.dropout(x, 0.3)
+    torch.manual_seed(2)
+    torch.nn.functional.dropout(x, 0.3, inplace=True)
+    assert torch.equal(kept.cpu(), x.cpu())
+    assert 0.2 < (kept == 0).float().mean().item() < 0.4

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -26,17 +27,18 @@ int64_t elements_of(std::span<const int64_t> shape) {
   return elements;
 }
 
-/// Bits that are 1 with the probability 1 - `zeros`. Dense: a byte at a time.
+/// Bits that are 1 with the probability 1 - `zeros`, for the same draws as Bernoulli's: torch_npu takes the one or the
+/// other for a dropout, and both are to keep the same elements. Dense: a byte at a time.
 void draw_bits(const Philox& generator, double zeros, int64_t first_byte, int64_t count, uint8_t* out) {
   constexpr int64_t kBytes = 32;  // drawn at once
-  float units[kBytes * 8];
-  const float limit = static_cast<float>(zeros);
+  uint32_t words[kBytes * 8];
+  const auto limit = static_cast<uint64_t>(std::ceil((1 - zeros) * 0x1p32));
   for (int64_t at = 0; at < count; at += kBytes) {
     const int64_t length = std::min(kBytes, count - at);
-    generator.units(static_cast<uint64_t>(first_byte + at) * 8, length * 8, units);
+    generator.words(static_cast<uint64_t>(first_byte + at) * 8, length * 8, words);
     for (int64_t byte = 0; byte < length; ++byte) {
       uint8_t bits = 0;
-      for (int bit = 0; bit < 8; ++bit) bits |= static_cast<uint8_t>((units[byte * 8 + bit] >= limit) << bit);
+      for (int bit = 0; bit < 8; ++bit) bits |= static_cast<uint8_t>((words[byte * 8 + bit] < limit) << bit);
       out[at + byte] = bits;
     }
   }
