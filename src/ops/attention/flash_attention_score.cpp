@@ -2,6 +2,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/attention/flash_attention.h"
+#include "ops/attention/tile_blocks.h"
 #include "ops/kernel_call.h"
 
 // aclnnFlashAttentionScore, aclnnFlashAttentionVarLenScore and their gradients, all versions.
@@ -67,6 +68,9 @@ Status forward(const KernelCall& call) {
   if (has_few_queries(problem)) {
     attend_few(problem, pack_queries(problem, problem.key_width, flash.reader_of_queries(flash.queries())),
                flash.reader_of_keys(flash.keys()), flash.reader_of_keys(TwoPartRows{flash.values(), {}}), write);
+  } else if (runs_on_tiles(problem)) {
+    attend_on_tiles(problem, flash.reader_of_queries(flash.queries()), flash.reader_of_keys(flash.keys()),
+                    flash.reader_of_keys(TwoPartRows{flash.values(), {}}), write);
   } else {
     PackedForward(flash).attend_to(flash, write);
   }

@@ -73,6 +73,7 @@ struct Problem {
   int64_t queries = 0;  ///< of all sequences
   int64_t keys = 0;
 
+  bool is_bf16 = false;  ///< queries, keys, values and gradients of results hold bf16 values
   float scale = 1;
   bool scales_shift = true;  ///< scale * (score + shift), else scale * score + shift
   DataType shift_type = DataType::kFloat;
@@ -144,6 +145,10 @@ void keep_factors(const Problem& problem, const Sequence& sequence, int64_t head
 
 void attend(const Problem& problem, const PackedRows& queries, const PackedColumns& keys, const PackedRows& values,
             const WriteResults& write);
+
+/// The same for problems that run on tiles, with rows as they are read. The readers leave the padding of rows alone.
+void attend_on_tiles(const Problem& problem, const ReadRows& read_queries, const ReadRows& read_keys,
+                     const ReadRows& read_values, const WriteResults& write);
 
 /// True if every key head has few queries and there is no dropout: attend_few is then the faster way.
 bool has_few_queries(const Problem& problem);

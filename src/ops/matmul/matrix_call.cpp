@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
+#include "ops/matmul/bf16_tiles.h"
 #include "ops/matmul/thin_product.h"
 
 namespace drydock::ops::kernels {
@@ -90,6 +91,10 @@ class MatrixProduct final : public Product<T> {
         const T* from = values + i * stride + done;
         char* to = out_ + (row + i) * row_stride_ + (column + done) * column_stride_;
         if (reinterpret_cast<const char*>(from) == to && alpha_ == 1) continue;
+        if (alpha_ == 1 && self_ == nullptr) {
+          store_(to, column_stride_, length, from);
+          continue;
+        }
         for (int64_t j = 0; j < length; ++j) results[j] = alpha_ * from[j];
         if (self_ != nullptr) {
           const char* self = self_ + (row + i) * self_row_stride_ + (column + done) * self_column_stride_;
@@ -129,10 +134,23 @@ bool multiply_if_thin(const ProductViews& views, const Dims& batch) {
   return true;
 }
 
+/// Products of bf16 on the processor's tiles: false if it has none, or this is no such product.
+bool multiply_on_tiles(const ProductViews& views, const Dims& batch) {
+  const int64_t depth = views.a.dims[views.a.dims.size() - 1];
+  if (views.a.dtype != DataType::kBFloat16 || views.b.dtype != DataType::kBFloat16 || depth == 0) return false;
+  if (!has_bf16_tiles()) return false;
+  const auto tiles_of = [&](const TensorView& view, int lines_from_end) {
+    const StridedLines lines = lines_of(view, batch, lines_from_end);
+    return Bf16Lines{lines.data, lines.lines, lines.line_stride, lines.depth_stride};
+  };
+  multiply_bf16(depth, tiles_of(views.a, 2), tiles_of(views.b, 1), MatrixProduct<float>(views, batch));
+  return true;
+}
+
 template <class T>
 void multiply_matrix(const ProductViews& views, const Dims& batch) {
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (multiply_if_thin(views, batch)) return;
+    if (multiply_if_thin(views, batch) || multiply_on_tiles(views, batch)) return;
   }
   const int rank = views.out.dims.size();
   const MatrixFactor<T> a(address_of(views.a, batch), views.a.dtype, element_stride(views.a, 2),
