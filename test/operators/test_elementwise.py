@@ -54,3 +54,12 @@ def test_special_functions(check):
     check(lambda x: torch.logit(x, 0.1), values)
     check(torch.sin, values * 1e7)
     check(torch.pow, values, torch.tensor(3.0))
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_"])
+def test_an_integer_tensor_takes_no_fractions_in_place(name):
+    whole, parts = torch.tensor([1, 2], device="npu"), torch.tensor([1.5, 2.5], device="npu")
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        getattr(whole, name)(parts)
+        torch.npu.synchronize()
+    assert whole.tolist() == [1, 2]
