@@ -7,6 +7,9 @@
 extern "C" {
 #endif
 
+aclnnStatus aclnnNpuFormatCastCalculateSizeAndFormat(const aclTensor* srcTensor, const int dstFormat,
+    int additionalDtype, int64_t** dstShape, uint64_t* dstShapeSize, int* actualFormat);
+
 aclnnStatus aclnnNpuFormatCastGetWorkspaceSize(const aclTensor* srcTensor, aclTensor* dstTensor,
     uint64_t* workspaceSize, aclOpExecutor** executor);
 aclnnStatus aclnnNpuFormatCast(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);

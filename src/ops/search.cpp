@@ -26,13 +26,15 @@ Status search(KernelCall& call, const TensorView& sequence, const TensorView& va
               const TensorView* sorter) {
   const TensorView& out = call.output(0);
   const std::array<Operand, 2> types = {Operand{&sequence, false}, Operand{&values, false}};
-  if (!(out.dims == values.dims)) return invalid(call, "the output must have the shape of the values");
+  // The place of a scalar is a scalar, or the one element of the vendor's example.
+  const bool scalar = values.dims.empty() && out.dims.size() == 1 && out.numel() == 1;
+  if (!scalar && !(out.dims == values.dims)) return invalid(call, "the output must have the shape of the values");
   if (sequence.dims.empty()) return invalid(call, "the sorted sequence must have at least one dimension");
   const bool shared = sequence.dims.size() == 1;
   const Rows sequences(sequence, sequence.dims.size() - 1);
   const Dims value_axes = shared ? all_axes(values.dims.size()) : Dims{values.dims.size() - 1};
   const Rows searched(values, value_axes);
-  const Rows found(out, value_axes);
+  const Rows found(out, scalar ? all_axes(1) : value_axes);
   if (!shared && !(sequences.outer() == searched.outer())) {
     return invalid(call, "sequences and values must have the same dimensions but for the last");
   }

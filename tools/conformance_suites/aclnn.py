@@ -8,8 +8,10 @@ such function, its status alone counts, and the list says so.
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,14 +21,27 @@ from pathlib import Path
 
 from generators.tables import Spec
 
-from conformance_suites import aclnn_reference, outcomes, virtual_npu
+from conformance_suites import aclnn_reference, outcomes, processes, virtual_npu
 from conformance_suites.outcomes import CRASH, FAIL, PASS, REFUSED, SKIPPED, TIMEOUT, Result, Results
 
 ROOT = virtual_npu.ROOT
 LIST = ROOT / "test" / "conformance" / "aclnn.csv"
+FAULTS = ROOT / "test" / "conformance" / "aclnn_faults.csv"
 STATUS_ONLY = "status only"
-# Examples of other products, and of operators that are no part of a release.
-_FOREIGN = re.compile(r"/(arch\d+|experimental|template)/|^experimental/")
+# How the reason of an outcome begins that says nothing against the device.
+FAULT = "the example's own fault: "
+BUILDS = "it builds; "
+FOREIGN_OPERATOR = "is no operator of the wheel"
+SEVERAL_DEVICES = "it needs several devices"
+# Examples of other products (arch22 is the 910B and 910C), and of operators that are no part of a release.
+_FOREIGN = re.compile(r"/(arch(?!22/)\d+|experimental|template)/|^experimental/")
+_FOLDER = re.compile(r"(^|/)examples?/")
+_MAIN = re.compile(r"\bmain\s*\(")
+_OPERATOR_CALL = re.compile(r"\b(aclnn[A-Z]\w*)\s*\(")
+_RESIDENT_BYTES = 4 << 30
+# A header of the standard library that some versions of others include and g++'s since 12 do not.
+_UNINCLUDED = re.compile(r"'(array|unique_ptr|function|optional)' is not a member of 'std'")
+_STANDARD_HEADERS = {"array": "array", "unique_ptr": "memory", "function": "functional", "optional": "optional"}
 _FAILURE = re.compile(r"^.*\b(failed|ERROR)\b.*$", re.MULTILINE)
 
 
@@ -48,7 +63,7 @@ def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     examples = [example for checkout in options.checkout for example in find_examples(checkout, options.files)]
     if not examples:
-        raise ValueError("no test_aclnn_*.cpp in an examples folder there that the words given match")
+        raise ValueError("no program in an examples folder there that the words given match")
     # The reference is torch on the CPU, in this process, which is no client of the device.
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     device = Device()
@@ -56,7 +71,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     stopped = False
     with ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        waiting = [(key, pool.submit(judge, path, device, options.timeout)) for key, path in examples]
+        waiting = [(key, pool.submit(judge, key, path, device, options.timeout)) for key, path in examples]
         try:
             for number, (key, future) in enumerate(waiting, 1):
                 results[key] = future.result()
@@ -74,6 +89,7 @@ def main(arguments: list[str]) -> int:
     print(
         f"aclnn: {len(results)} examples in {time.monotonic() - began:.0f} s: {counted}; {compared} compared by value"
     )
+    print("\n".join(f"aclnn: {line}" for line in figures(results)))
     return finish(results, options.accept, stopped)
 
 
@@ -90,18 +106,55 @@ def finish(results: Results, accepted: bool, stopped: bool) -> int:
     return 1 if outcomes.print_differences("aclnn", listed, results) else 0
 
 
+def figures(results: Results) -> list[str]:
+    """How many examples there are, build, have operators that compute, and pass. A sentence each."""
+    foreign = sum(result.outcome == SKIPPED and FOREIGN_OPERATOR in result.reason for result in results.values())
+    ours = {key: result for key, result in results.items() if FOREIGN_OPERATOR not in result.reason}
+    unbuilt = sum("does not build" in result.reason for result in ours.values())
+    computing = [result for result in ours.values() if not result.reason.startswith(BUILDS)]
+    passed = [result for result in computing if result.outcome == PASS]
+    valued = sum(result.reason != STATUS_ONLY for result in passed)
+    faults = sum(result.reason.startswith(FAULT) for result in computing)
+    lines = [
+        f"{len(results)} examples; {foreign} call operators that the wheel does not; "
+        f"{len(ours) - unbuilt} of the other {len(ours)} build."
+    ]
+    for what, why in ((SEVERAL_DEVICES, "need several devices"), ("has no kernel", "call an operator without kernel")):
+        count = sum(result.reason.startswith(BUILDS) and what in result.reason for result in ours.values())
+        lines.append(f"{count} build and are not run: they {why}.")
+    refused = sum(result.outcome == REFUSED and result.reason.startswith(BUILDS) for result in ours.values())
+    lines.append(f"{refused} build and are not run: the manual gives their operator to other products only.")
+    share = f" ({100 * len(passed) / len(computing):.1f} %)" if computing else ""
+    lines.append(
+        f"Of the {len(computing)} whose operators compute, {len(passed)}{share} build, run and agree, {valued} of them "
+        f"compared by value; {faults} fail by their own fault, {len(computing) - len(passed) - faults} by the device's."
+    )
+    return lines
+
+
 def find_examples(checkout: Path, words: list[str]) -> list[tuple[outcomes.Key, Path]]:
-    """The examples of a checkout by (folder, file), sorted. Raises ValueError with a sentence."""
+    """The examples of a checkout by (checkout's name and folder, file), sorted. Raises ValueError with a sentence."""
     root = checkout.resolve()
     if not root.is_dir():
         raise ValueError(f"--checkout: {checkout} is no folder")
     found = []
-    for path in sorted(root.glob("**/examples/**/test_aclnn_*.cpp")):
+    for path in sorted(root.glob("**/*.cpp")):
         relative = path.relative_to(root).as_posix()
-        if not _FOREIGN.search(relative) and (not words or any(word in relative for word in words)):
+        if _FOREIGN.search(relative) or not _FOLDER.search(relative):
+            continue
+        if words and not any(word in relative for word in words):
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if path.name.startswith("test_aclnn_") or (_MAIN.search(text) and aclnn_reference.Example(text).operators()):
             folder, _, name = relative.rpartition("/")
-            found.append(((folder, name), path))
+            found.append(((f"{root.name}/{folder}", name), path))
     return found
+
+
+def faults() -> dict[outcomes.Key, tuple[str, str]]:
+    """Example -> a text that its outcome's reason has if nothing else is wrong, and what it does wrong itself."""
+    with FAULTS.open(encoding="utf-8", newline="") as file:
+        return {(row["folder"], row["file"]): (row["shows"], row["fault"]) for row in csv.DictReader(file)}
 
 
 class Device:
@@ -119,26 +172,70 @@ class Device:
         if home is None:
             raise virtual_npu.Missing(f"drydock env names no ASCEND_HOME_PATH: {done.stderr.strip()}")
         self.libraries = Path(home[1]) / "lib64"
-        self.classes = {operator.name: operator for operator in Spec(ROOT / "spec").operators}
+        spec = Spec(ROOT / "spec")
+        self.classes = {operator.name: operator for operator in spec.operators}
+        self.entries = {entry.name for entry in spec.entries}
 
-    def build(self, source: Path, program: Path) -> str:
-        """Compile an example; the first error, or nothing."""
-        command = ["g++", "-std=c++17", "-O0", "-w", f"-I{ROOT / 'include'}", f"-I{ROOT / 'include' / 'aclnnop'}"]
-        command += [str(source), "-o", str(program), f"-L{self.libraries}", "-lascendcl", "-lopapi", "-lnnopbase"]
-        command += ["-lhccl", f"-Wl,-rpath-link,{self.libraries}", "-lpthread"]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    def build(self, source: Path, program: Path, also: tuple[str, ...] = ()) -> str:
+        """Compile an example with headers that it forgot; the first error, or nothing."""
+        compiler = shlex.split(os.environ.get("CXX", "g++"))
+        headers = ROOT / "include"
+        made = program.with_suffix(".o")
+        command = [*compiler, "-std=c++17", "-O0", "-w", f"-I{headers}", f"-I{headers / 'aclnnop'}"]
+        command += [*(f"-include{header}" for header in also), "-c", str(source), "-o", str(made)]
+        plain = {**os.environ, "LC_ALL": "C"}
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=plain)
+        lacking = _UNINCLUDED.search(done.stderr)
+        if lacking and not also:
+            return self.build(source, program, (_STANDARD_HEADERS[lacking[1]],))
+        if done.returncode == 0:
+            command = [*compiler, str(made), "-o", str(program), f"-L{self.libraries}", "-lascendcl", "-lopapi"]
+            command += ["-lnnopbase", "-lhccl", f"-Wl,-rpath-link,{self.libraries}", "-lpthread"]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=plain)
         if done.returncode == 0:
             return ""
         errors = re.findall(r"(?:error: |undefined reference to |cannot find )(.*)", done.stderr)
         return errors[0].lstrip("./") if errors else done.stderr.strip().splitlines()[-1]
 
+    def run(self, program: Path, run_folder: Path, timeout_s: float) -> Result | tuple[int, str, str]:
+        """Exit code, stdout and stderr of a program; a result if it exceeds a limit."""
+        with subprocess.Popen(
+            [str(program)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd=program.parent,
+            env=self.environment(run_folder),
+        ) as child:
+            watch = processes.Watch(child.pid, processes.Limits(timeout_s, 4 * timeout_s, _RESIDENT_BYTES))
+            while True:
+                try:
+                    stdout, stderr = child.communicate(timeout=0.1)
+                    return child.returncode, stdout, stderr
+                except subprocess.TimeoutExpired:
+                    excess = watch.excess()
+                    if excess:
+                        child.kill()
+                        child.communicate()
+                        return Result(TIMEOUT if " s" in excess else CRASH, excess)
+
+    def foreign_call(self, text: str) -> str:
+        """The first function of the vendor's operators that a program calls, does not define and we do not have."""
+        for name in _OPERATOR_CALL.findall(text):
+            operator = name.removesuffix("GetWorkspaceSize")
+            defined = re.search(rf"\b(?:int|void|bool|auto|aclError|aclnnStatus)\s+{name}\s*\(", text)
+            if operator not in self.classes and name not in self.entries and not defined:
+                return operator
+        return ""
+
     def sentence(self, run_folder: Path) -> str:
-        """The sentence of the last call that failed in a run, or nothing. Examples print the code alone."""
+        """The sentence of the first call that failed in a run, or nothing. Examples print the code alone."""
         shown = subprocess.run(
             [virtual_npu.drydock(), "trace", "--no-times", str(run_folder)], capture_output=True, text=True, check=False
         )
         failures = [line for line in shown.stdout.splitlines() if " failed " in line or "failed:" in line]
-        return failures[-1][:400] if failures else ""
+        return failures[0][:400] if failures else ""
 
     def environment(self, run_folder: Path) -> dict[str, str]:
         """Variables of an example's process."""
@@ -150,47 +247,49 @@ class Device:
         return variables
 
 
-def judge(source: Path, device: Device, timeout_s: float) -> Result:
+def judge(key: outcomes.Key, source: Path, device: Device, timeout_s: float) -> Result:
     """Build and run one example."""
+    return excused(key, _judge(source, device, timeout_s))
+
+
+def excused(key: outcomes.Key, result: Result) -> Result:
+    """The outcome, as REFUSED where the example itself is at fault for it."""
+    shows, fault = faults().get(key, ("", ""))
+    if fault and result.outcome not in (PASS, SKIPPED) and shows in result.reason:
+        return Result(REFUSED, f"{FAULT}{fault} ({result.reason})")
+    return result
+
+
+def _judge(source: Path, device: Device, timeout_s: float) -> Result:
     text = source.read_text(encoding="utf-8", errors="replace")
     example = aclnn_reference.Example(text)
     operators = example.operators()
-    if "Hccl" in text:
-        return Result(SKIPPED, "it needs several devices")
     unknown = [name for name in operators if name not in device.classes]
     if unknown:
-        return Result(SKIPPED, f"{unknown[0]} is no operator of the wheel")
-    for name in operators:
-        operator = device.classes[name]
-        if operator.operator_class == "refused":
-            return Result(REFUSED, f"{name}: {operator.reason}")
+        return Result(SKIPPED, f"{unknown[0]} {FOREIGN_OPERATOR}")
     with tempfile.TemporaryDirectory(prefix="drydock-aclnn-") as folder:
         program = Path(folder) / "example"
         error = device.build(source, program)
-        missing = re.match(r"(aclnnop/\w+\.h): No such file", error)
-        if missing:
-            return Result(SKIPPED, f"it includes {missing[1]}, whose operators are none of the wheel's")
         if error:
+            foreign = device.foreign_call(example.text)
+            if foreign:
+                return Result(SKIPPED, f"{foreign} {FOREIGN_OPERATOR}")
             return Result(FAIL, f"does not build: {error}")
-        ghosts = [name for name in operators if device.classes[name].operator_class == "ghost"]
-        if ghosts:
-            return Result(SKIPPED, f"it builds; {ghosts[0]} has no kernel")
+        for name in operators:
+            operator = device.classes[name]
+            if operator.operator_class == "refused":
+                return Result(REFUSED, f"{BUILDS}{name}: {operator.reason}")
+        for name in operators:
+            if device.classes[name].operator_class == "ghost":
+                return Result(SKIPPED, f"{BUILDS}{name} has no kernel")
+        if "Hccl" in example.text:
+            return Result(SKIPPED, f"{BUILDS}{SEVERAL_DEVICES}")
         run_folder = Path(folder) / "run"
         (run_folder / "traces").mkdir(parents=True)
-        try:
-            done = subprocess.run(
-                [str(program)],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-                cwd=folder,
-                env=device.environment(run_folder),
-            )
-        except subprocess.TimeoutExpired:
-            return Result(TIMEOUT, f"more than {timeout_s:g} s")
-        result = weigh(example, device.classes, done.returncode, done.stdout, done.stderr)
+        result = device.run(program, run_folder, timeout_s)
+        if isinstance(result, Result):
+            return result
+        result = weigh(example, device.classes, *result)
         return Result(FAIL, device.sentence(run_folder) or result.reason) if result.outcome == FAIL else result
 
 

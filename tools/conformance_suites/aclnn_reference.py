@@ -19,7 +19,7 @@ from typing import Any
 
 TABLE = Path(__file__).resolve().parents[2] / "test" / "conformance" / "aclnn_references.csv"
 
-_CALL = re.compile(r"\b(aclnn\w+?)GetWorkspaceSize\s*\(")
+_CALL = re.compile(r"\b(acl\w+?)GetWorkspaceSize\s*\(")
 _PRINTED = re.compile(r"result\[\s*\d+\s*\]\s*(?:is)?\s*:?\s*([-+]?(?:nan|inf|\d[\d.]*(?:e[-+]?\d+)?))", re.IGNORECASE)
 _VARIABLE = re.compile(
     r"\b(?:const\s+)?(float|double|int|bool|int8_t|int16_t|int32_t|int64_t|uint8_t|uint64_t|char\s*\*?)\s+(\w+)"

@@ -7,7 +7,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from conformance_suites import outcomes
+from conformance_suites import aclnn, outcomes
 from conformance_suites.outcomes import FALLBACK, GOOD, OUTCOMES, PASS, REFUSED, Results
 from conformance_suites.virtual_npu import ROOT
 
@@ -45,6 +45,9 @@ def document_text(folder: Path) -> str:
     opinfo = outcomes.read_list(folder / "opinfo.csv")
     if opinfo:
         parts.append(_opinfo(opinfo))
+    examples = outcomes.read_list(folder / "aclnn.csv")
+    if examples:
+        parts.append(_aclnn(examples))
     for path in sorted(folder.glob("suite-*.csv")):
         parts.append(_suite(path.stem.removeprefix("suite-"), outcomes.read_list(path)))
     return "\n".join(parts)
@@ -110,6 +113,34 @@ def _remarks(results: Results) -> str:
         if reason:
             rows.append([reason, "; ".join(entries)])
     return f"### Remarks on what passes\n\n{_table(rows)}" if len(rows) > 1 else ""
+
+
+def _aclnn(results: Results) -> str:
+    by_checkout: dict[str, Counter[str]] = defaultdict(Counter)
+    short: Results = {}
+    for (folder, file), result in results.items():
+        checkout, _, rest = folder.partition("/")
+        by_checkout[checkout][result.outcome] += 1
+        if result.outcome != PASS and aclnn.FOREIGN_OPERATOR not in result.reason:
+            # Classes of reasons that name an operator each; the list has the names.
+            short[rest.removesuffix("/examples"), file] = result
+    parts = [
+        "## The vendor's examples of operators\n",
+        "The C++ programs in the `examples` folders of ops-math, ops-nn, ops-cv and ops-transformer that are for\n"
+        "Atlas A2 and A3, built against `include/` with no CANN present and run (`tools/conformance aclnn`).\n",
+        "\n".join(f"* {line}" for line in aclnn.figures(results)) + "\n",
+        _outcome_table("checkout", by_checkout),
+    ]
+    for outcome in OUTCOMES:
+        rows = [["reason", "examples"]]
+        found: dict[str, list[str]] = defaultdict(list)
+        for (_, file), result in short.items():
+            if result.outcome == outcome:
+                found[result.reason].append(file.removeprefix("test_aclnn_").removesuffix(".cpp"))
+        rows += [[reason, " ".join(files)] for reason, files in sorted(found.items())]
+        if len(rows) > 1:
+            parts.append(f"### Examples that are {outcome}\n\n{_table(rows)}")
+    return "\n".join(parts)
 
 
 def _suite(name: str, results: Results) -> str:

@@ -27,11 +27,14 @@ def generate(spec: Spec) -> dict[str, str]:
     }
     for alias in _RUNTIME_ALIASES:
         files[f"include/acl/{alias}"] = _header(["#include <acl/acl.h>"], [])
+    for alias, included, why in spec.header_aliases:
+        files[f"include/{alias}"] = _header([*wrap(f"// {why}", "// "), f"#include <{included}>"], [])
     by_header: dict[str, list[Operator]] = {}
     for operator in spec.operators:
         by_header.setdefault(spec.header_of(operator.name), []).append(operator)
     for header, operators in sorted(by_header.items()):
-        files[f"include/aclnnop/{header}"] = _operators_header(operators)
+        helpers = [entry for entry in spec.entries if entry.exported and spec.given_header_of(entry.name) == header]
+        files[f"include/aclnnop/{header}"] = _operators_header(operators, helpers)
     return files
 
 
@@ -69,8 +72,8 @@ def _entries_header(spec: Spec, libraries: tuple[str, ...], what: str) -> str:
     return _header(["#include <acl/acl.h>"], [f"// {what}", *_functions(_exported(spec, libraries))])
 
 
-def _operators_header(operators: list[Operator]) -> str:
-    lines: list[str] = []
+def _operators_header(operators: list[Operator], helpers: list[Entry]) -> str:
+    lines = _functions(helpers)
     for operator in operators:
         if lines:
             lines.append("")

@@ -278,6 +278,18 @@ class Spec:
             return {}
         return {row["operator"]: row["header"] for _, row in self.rows("operator_headers.csv", ("operator", "header"))}
 
+    @cached_property
+    def header_aliases(self) -> list[tuple[str, str, str]]:
+        """Headers of other names: the path in include/, the header that it includes, why. The table may be absent."""
+        columns = ("header", "includes", "why")
+        if not (self.folder / "header_aliases.csv").is_file():
+            return []
+        return [(row["header"], row["includes"], row["why"]) for _, row in self.rows("header_aliases.csv", columns)]
+
+    def given_header_of(self, name: str) -> str:
+        """The header in aclnnop/ that a row names for an operator or an entry, or nothing."""
+        return self._headers.get(name, "")
+
     def header_of(self, operator: str) -> str:
         """The header in aclnnop/ that declares an operator: its name in snake case, unless a row says otherwise."""
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", operator.removeprefix("aclnn"))

@@ -986,7 +986,7 @@ constexpr ArgSpec kArgs305[] = {{"query", kTensor, kIn, 0x8000006, 255}, {"key",
     {"actualSeqLengthsKvOptional", kIntArray, kIn}, {"deqScale1Optional", kTensor, kIn, 0x401, 255},
     {"quantScale1Optional", kTensor, kIn, 0x1, 255}, {"deqScale2Optional", kTensor, kIn, 0x401, 255},
     {"quantScale2Optional", kTensor, kIn, 0x8000001, 255}, {"quantOffset2Optional", kTensor, kIn, 0x8000001, 255},
-    {"antiquantScaleOptional", kTensor, kIn, 0x8000002, 255}, {"antiquantOffsetOptional", kTensor, kIn},
+    {"antiquantScaleOptional", kTensor, kIn, 0x8000003, 255}, {"antiquantOffsetOptional", kTensor, kIn},
     {"blockTableOptional", kTensor, kIn, 0x8, 255}, {"queryPaddingSizeOptional", kTensor, kIn, 0x200, 255},
     {"kvPaddingSizeOptional", kTensor, kIn, 0x200, 255}, {"keyAntiquantScaleOptional", kTensor, kIn, 0x8000003, 255},
     {"keyAntiquantOffsetOptional", kTensor, kIn}, {"valueAntiquantScaleOptional", kTensor, kIn, 0x8000003, 255},
@@ -1075,7 +1075,7 @@ constexpr ArgSpec kArgs321[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", 
 constexpr ArgSpec kArgs322[] = {{"self", kTensor, kIn, 0x8001fdf, 8}, {"other", kTensor, kIn, 0x8001fdf, 8}, {"out",
     kTensor, kOut, 0x8031fdf, 8}};
 constexpr ArgSpec kArgs323[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kTensor, kOut, 0x8000003, 8}};
-constexpr ArgSpec kArgs324[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
+constexpr ArgSpec kArgs324[] = {{"gradOutput", kTensor, kIn, 0x800000b, 8}, {"self", kTensor, kIn, 0x8000003, 8},
     {"gradInput", kTensor, kOut, 0x8000003, 8}};
 constexpr ArgSpec kArgs325[] = {{"gradOutput", kTensor, kIn, 0x8000003, 8}, {"self", kTensor, kIn, 0x8000003, 8},
     {"approximate", kString, kIn}, {"gradInput", kTensor, kOut, 0x8000003, 8}};
@@ -1477,7 +1477,7 @@ constexpr ArgSpec kArgs509[] = {{"selfRef", kTensor, kInOut, 0x208011fdf, 8}, {"
 constexpr ArgSpec kArgs510[] = {{"selfRef", kTensor, kOut, 0x8000a5f, 8}, {"from", kDouble, kIn}, {"to", kDouble,
     kIn}, {"seed", kInt, kIn}, {"offset", kInt, kIn}};
 constexpr ArgSpec kArgs511[] = {{"selfRef", kTensor, kOut, 0x8000a5f, 8}, {"from", kDouble, kIn}, {"to", kDouble,
-    kIn}, {"seedTensor", kTensor, kIn, 0x600, 255}, {"offsetTensor", kTensor, kIn, 0x400, 255}, {"offset", kInt, kIn}};
+    kIn}, {"seedTensor", kTensor, kIn, 0x600, 255}, {"offsetTensor", kTensor, kIn, 0x600, 255}, {"offset", kInt, kIn}};
 constexpr ArgSpec kArgs512[] = {{"selfRef", kTensor, kInOut}, {"other", kScalar, kIn}};
 constexpr ArgSpec kArgs513[] = {{"selfRef", kTensor, kOut, 0x8031adf, 255}};
 constexpr ArgSpec kArgs514[] = {{"x", kTensor, kIn}, {"cos", kTensor, kIn}, {"sin", kTensor, kIn}, {"out", kTensor,
@@ -2402,7 +2402,7 @@ constexpr ArgSpec kArgs789[] = {{"self", kTensor, kIn, 0x8000003, 8}, {"out", kT
 constexpr ArgSpec kArgs790[] = {{"gradOutput", kTensor, kIn, 0x8030803, 8}, {"output", kTensor, kIn, 0x8030803, 8},
     {"gradInput", kTensor, kOut, 0x8030803, 8}};
 constexpr ArgSpec kArgs791[] = {{"self", kTensor, kIn, 0x8031a0b, 255}, {"result", kTensor, kOut, 0x8031a0b, 255}};
-constexpr ArgSpec kArgs792[] = {{"self", kTensor, kIn, 0x8001fdf, 255}, {"out", kTensor, kOut, 0x1000, 255}};
+constexpr ArgSpec kArgs792[] = {{"self", kTensor, kIn, 0x8001fdf, 255}, {"out", kTensor, kOut, 0x8001fdf, 255}};
 constexpr ArgSpec kArgs793[] = {{"val", kTensor, kIn, 0x8000003, 255}, {"inputGradRef", kTensor, kInOut, 0x8000003,
     255}, {"sfdaRef", kTensor, kInOut, 0x1, 255}, {"stepRef", kTensor, kInOut, 0x200, 255}, {"cMinSteps", kInt, kIn},
     {"cThreshL1", kDouble, kIn}, {"cCoeffL1", kDouble, kIn}, {"cThreshL2", kDouble, kIn}, {"cCoeffL2", kDouble, kIn},

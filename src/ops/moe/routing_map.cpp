@@ -1,4 +1,6 @@
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ops/moe/rows.h"
 
@@ -120,6 +122,17 @@ std::vector<float> weights_of(const std::vector<Route>& routes, const std::vecto
   std::vector<float> weights;
   if (probs.empty()) return weights;
   for (const Route& route : routes) weights.push_back(route.token < 0 ? 0.0f : prob_of(probs, map, route));
+  return weights;
+}
+
+/// The probabilities that a map marks, token by token, one for each slot: the device pairs them with the slots as they
+/// come, also where a slot holds -1 or a token has fewer experts than slots. Slots beyond have 0.
+std::vector<float> slot_weights(const std::vector<float>& probs, const RoutingMap& map, size_t slots) {
+  std::vector<float> weights;
+  for (size_t pair = 0; pair < probs.size(); ++pair) {
+    if (map.chosen[pair] != 0) weights.push_back(probs[pair]);
+  }
+  weights.resize(slots);
   return weights;
 }
 
@@ -275,8 +288,7 @@ Status moe_map_unpermute(KernelCall& call) {
     DRYDOCK_RETURN_IF_ERROR(write_integers(call, call.output(1), "outIndex", order));
     DRYDOCK_RETURN_IF_ERROR(write_integers(call, call.output(2), "permuteTokenId", tokens));
   } else {
-    DRYDOCK_RETURN_IF_ERROR(
-        slot_routes(call, indices, out.dims[0], permuted.dims[0], weighs ? &map : nullptr, &routes));
+    DRYDOCK_RETURN_IF_ERROR(slot_routes(call, indices, out.dims[0], permuted.dims[0], nullptr, &routes));
     const int64_t slots = map.tokens > 0 ? static_cast<int64_t>(indices.size()) / map.tokens : 1;
     std::vector<int64_t> tokens;
     for (size_t slot = 0; slot < indices.size(); ++slot) tokens.push_back(static_cast<int64_t>(slot) / slots);
@@ -285,9 +297,21 @@ Status moe_map_unpermute(KernelCall& call) {
       DRYDOCK_RETURN_IF_ERROR(write_integers(call, call.output(2), "permuteTokenId", tokens));
     }
   }
-  const std::vector<float> weights = weights_of(routes, probs, map);
-  if (weighs && is_present(call.output(3))) {
-    DRYDOCK_RETURN_IF_ERROR(write_floats(call, call.output(3), "permuteProbs", weights));
+  std::vector<float> weights;
+  if (weighs) {
+    std::vector<float> listed =
+        padded ? weights_of(routes, probs, map) : slot_weights(probs, map, indices.size());
+    if (is_present(call.output(3))) {
+      DRYDOCK_RETURN_IF_ERROR(write_floats(call, call.output(3), "permuteProbs", listed));
+    }
+    if (padded) {
+      weights = std::move(listed);
+    } else {
+      weights.assign(routes.size(), 0.0f);
+      for (size_t slot = 0; slot < indices.size(); ++slot) {
+        if (indices[slot] >= 0) weights[static_cast<size_t>(indices[slot])] = listed[slot];
+      }
+    }
   }
   sum_rows(TokenRows(permuted), routes, weights, TokenRows(out));
   return Status::ok();
