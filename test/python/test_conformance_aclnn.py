@@ -55,14 +55,17 @@ def test_the_figures_count_examples_whose_operators_compute():
         (CRASH, "signal 11"),
         (REFUSED, f"{aclnn.FAULT}it copies too much (failed)"),
         (REFUSED, f"{aclnn.BUILDS}aclnnX: not on Atlas A3"),
-        (SKIPPED, f"{aclnn.BUILDS}{aclnn.SEVERAL_DEVICES}"),
+        (SKIPPED, aclnn.SEVERAL_DEVICES),
         (SKIPPED, f"{aclnn.BUILDS}aclnnY has no kernel"),
         (SKIPPED, f"aclnnZ {aclnn.FOREIGN_OPERATOR}"),
     ]
     results = {("ops-math/x/examples", f"{index}.cpp"): Result(*reason) for index, reason in enumerate(reasons)}
     lines = aclnn.figures(results)
-    assert lines[0] == "9 examples; 1 call operators that the wheel does not; 7 of the other 8 build."
-    assert "Of the 5 whose operators compute, 2 (40.0 %) build, run and agree, 1 of them" in lines[-1]
+    assert lines[0] == (
+        "9 examples. 1 call operators that the wheel does not, 1 need several devices; of the other 7, 6 build."
+    )
+    assert lines[1].startswith("1 of these are not run because an operator has no kernel, 1 because the manual")
+    assert "Of the 5 whose operators compute, 2 (40.0 %) build, run and agree, 1 of them compared" in lines[-1]
     assert "1 fail by their own fault, 2 by the device's" in lines[-1]
 
 

@@ -32,7 +32,7 @@ STATUS_ONLY = "status only"
 FAULT = "the example's own fault: "
 BUILDS = "it builds; "
 FOREIGN_OPERATOR = "is no operator of the wheel"
-SEVERAL_DEVICES = "it needs several devices"
+SEVERAL_DEVICES = "it needs several devices, between which nothing communicates here"
 # Examples of other products (arch22 is the 910B and 910C), and of operators that are no part of a release.
 _FOREIGN = re.compile(r"/(arch(?!22/)\d+|experimental|template)/|^experimental/")
 _FOLDER = re.compile(r"(^|/)examples?/")
@@ -108,28 +108,30 @@ def finish(results: Results, accepted: bool, stopped: bool) -> int:
 
 def figures(results: Results) -> list[str]:
     """How many examples there are, build, have operators that compute, and pass. A sentence each."""
-    foreign = sum(result.outcome == SKIPPED and FOREIGN_OPERATOR in result.reason for result in results.values())
-    ours = {key: result for key, result in results.items() if FOREIGN_OPERATOR not in result.reason}
-    unbuilt = sum("does not build" in result.reason for result in ours.values())
-    computing = [result for result in ours.values() if not result.reason.startswith(BUILDS)]
+    foreign = sum(FOREIGN_OPERATOR in result.reason for result in results.values())
+    several = sum(result.reason == SEVERAL_DEVICES for result in results.values())
+    single = [
+        result
+        for result in results.values()
+        if FOREIGN_OPERATOR not in result.reason and result.reason != SEVERAL_DEVICES
+    ]
+    unbuilt = sum("does not build" in result.reason for result in single)
+    ghosts = sum(result.reason.startswith(BUILDS) and result.outcome == SKIPPED for result in single)
+    refused = sum(result.reason.startswith(BUILDS) and result.outcome == REFUSED for result in single)
+    computing = [result for result in single if not result.reason.startswith(BUILDS)]
     passed = [result for result in computing if result.outcome == PASS]
     valued = sum(result.reason != STATUS_ONLY for result in passed)
     faults = sum(result.reason.startswith(FAULT) for result in computing)
-    lines = [
-        f"{len(results)} examples; {foreign} call operators that the wheel does not; "
-        f"{len(ours) - unbuilt} of the other {len(ours)} build."
-    ]
-    for what, why in ((SEVERAL_DEVICES, "need several devices"), ("has no kernel", "call an operator without kernel")):
-        count = sum(result.reason.startswith(BUILDS) and what in result.reason for result in ours.values())
-        lines.append(f"{count} build and are not run: they {why}.")
-    refused = sum(result.outcome == REFUSED and result.reason.startswith(BUILDS) for result in ours.values())
-    lines.append(f"{refused} build and are not run: the manual gives their operator to other products only.")
     share = f" ({100 * len(passed) / len(computing):.1f} %)" if computing else ""
-    lines.append(
-        f"Of the {len(computing)} whose operators compute, {len(passed)}{share} build, run and agree, {valued} of them "
-        f"compared by value; {faults} fail by their own fault, {len(computing) - len(passed) - faults} by the device's."
-    )
-    return lines
+    return [
+        f"{len(results)} examples. {foreign} call operators that the wheel does not, {several} need several devices; "
+        f"of the other {len(single)}, {len(single) - unbuilt} build.",
+        f"{ghosts} of these are not run because an operator has no kernel, {refused} because the manual gives it to "
+        "other products only.",
+        f"Of the {len(computing)} whose operators compute, {len(passed)}{share} build, run and agree, {valued} "
+        f"of them compared by value; {faults} fail by their own fault, "
+        f"{len(computing) - len(passed) - faults} by the device's.",
+    ]
 
 
 def find_examples(checkout: Path, words: list[str]) -> list[tuple[outcomes.Key, Path]]:
@@ -267,6 +269,8 @@ def _judge(source: Path, device: Device, timeout_s: float) -> Result:
     unknown = [name for name in operators if name not in device.classes]
     if unknown:
         return Result(SKIPPED, f"{unknown[0]} {FOREIGN_OPERATOR}")
+    if "Hccl" in example.text:
+        return Result(SKIPPED, SEVERAL_DEVICES)
     with tempfile.TemporaryDirectory(prefix="drydock-aclnn-") as folder:
         program = Path(folder) / "example"
         error = device.build(source, program)
@@ -282,8 +286,6 @@ def _judge(source: Path, device: Device, timeout_s: float) -> Result:
         for name in operators:
             if device.classes[name].operator_class == "ghost":
                 return Result(SKIPPED, f"{BUILDS}{name} has no kernel")
-        if "Hccl" in example.text:
-            return Result(SKIPPED, f"{BUILDS}{SEVERAL_DEVICES}")
         run_folder = Path(folder) / "run"
         (run_folder / "traces").mkdir(parents=True)
         result = device.run(program, run_folder, timeout_s)

@@ -83,6 +83,8 @@ class Example:
 
     def vector(self, name: str) -> list[float]:
         """The numbers of a std::vector."""
+        if re.search(rf"\b{name}\s*\[[^\]]*\]\s*=[^=]", self.text):
+            raise Unreadable(f"elements of {name} are set one by one")
         for _, found, braces, plain, sized in _VECTOR.findall(self.text):
             if found != name:
                 continue
@@ -131,6 +133,12 @@ class Example:
 
         if name == "nullptr":
             return None
+        data, shape, dtype = self._created(name)
+        sizes = [int(size) for size in self.vector(shape)]
+        return torch.tensor(self.vector(data), dtype=getattr(torch, dtype)).reshape(sizes)
+
+    def _created(self, name: str) -> tuple[str, str, str]:
+        """The variables of the elements and of the shape of an aclTensor variable, and its type in torch."""
         name = name.removesuffix(".get()")
         made = re.search(
             rf"CreateAclTensor\w*(?:<[^>]*>)?\s*\(\s*(\w+)\s*,\s*(\w+)\s*,[^;]*?\b(?:aclDataType::)?(ACL_\w+)[^;]*?&?\b{name}\s*\)",
@@ -138,9 +146,16 @@ class Example:
         )
         if made is None or made[3] not in _DTYPES:
             raise Unreadable(f"no tensor {name}")
-        shape = [int(size) for size in self.vector(made[2])]
-        dtype = getattr(torch, _DTYPES[made[3]])
-        return torch.tensor(self.vector(made[1]), dtype=dtype).reshape(shape)
+        return made[1], made[2], _DTYPES[made[3]]
+
+    def prints_bits_as_floats(self, name: str) -> bool:
+        """True if the example reads a tensor of int32 back as floats."""
+        try:
+            dtype = self._created(name)[2]
+        except Unreadable:
+            return False
+        types = set(re.findall(r"std::vector<\s*(\w+)\s*>\s*\w*[rR]esult\w*\s*\(", self.text))
+        return dtype == "int32" and types == {"float"}
 
     def scalar(self, name: str) -> float:
         """The value behind an aclScalar variable."""
@@ -205,7 +220,11 @@ def compare(example: Example, operators: dict, stdout: str) -> str | None:
         expected = eval(expression, {"torch": torch, "F": torch.nn.functional, "math": math}, given)
     except (Unreadable, RuntimeError, TypeError, ValueError, IndexError):
         return None
-    tensors = expected if isinstance(expected, (tuple, list)) else [expected]
+    tensors = list(expected) if isinstance(expected, (tuple, list)) else [expected]
+    outputs = [text for argument, text in zip(arguments, texts, strict=True) if argument.direction in ("out", "inout")]
+    for index, output in enumerate(outputs[: len(tensors)]):
+        if example.prints_bits_as_floats(output):
+            tensors[index] = tensors[index].to(torch.int32).view(torch.float32)
     wanted = [float(number) for tensor in tensors for number in tensor.flatten().tolist()]
     if len(printed) < len(wanted):
         wanted = wanted[: len(printed)]
