@@ -299,18 +299,13 @@ Status moe_map_unpermute(KernelCall& call) {
   }
   std::vector<float> weights;
   if (weighs) {
-    std::vector<float> listed =
-        padded ? weights_of(routes, probs, map) : slot_weights(probs, map, indices.size());
+    std::vector<float> listed = padded ? weights_of(routes, probs, map) : slot_weights(probs, map, indices.size());
     if (is_present(call.output(3))) {
       DRYDOCK_RETURN_IF_ERROR(write_floats(call, call.output(3), "permuteProbs", listed));
     }
-    if (padded) {
-      weights = std::move(listed);
-    } else {
-      weights.assign(routes.size(), 0.0f);
-      for (size_t slot = 0; slot < indices.size(); ++slot) {
-        if (indices[slot] >= 0) weights[static_cast<size_t>(indices[slot])] = listed[slot];
-      }
+    weights = padded ? std::move(listed) : std::vector<float>(routes.size());
+    for (size_t slot = 0; !padded && slot < indices.size(); ++slot) {
+      if (indices[slot] >= 0) weights[static_cast<size_t>(indices[slot])] = listed[slot];
     }
   }
   sum_rows(TokenRows(permuted), routes, weights, TokenRows(out));
