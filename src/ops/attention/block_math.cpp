@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "ops/matmul/transpose.h"
+
 // Compiled with -O3 and contraction of a*b+c in all presets (cmake/product.cmake). The code generator is asked for one
 // variant per level of x86-64; vectors are 16 lanes wide in all of them.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -153,13 +155,7 @@ void multiply(int64_t rows, int64_t columns, int64_t inner, ConstBlock a, ConstB
 }
 
 void transpose(int64_t rows, int64_t columns, ConstBlock from, Block to) {
-  constexpr int64_t kTile = 16;
-  for (int64_t row = 0; row < rows; row += kTile) {
-    const int64_t row_end = std::min(rows, row + kTile);
-    for (int64_t column = 0; column < columns; ++column) {
-      for (int64_t r = row; r < row_end; ++r) to.data[column * to.stride + r] = from.data[r * from.stride + column];
-    }
-  }
+  kernels::transpose<float>(strided_lines(from.data, from.stride), rows, columns, static_cast<int>(to.stride), to.data);
 }
 
 DRYDOCK_PER_HOST float maximum(const float* values, int64_t count) {

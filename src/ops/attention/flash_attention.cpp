@@ -90,7 +90,9 @@ Status FlashAttentionCall::parse_rows(std::string_view key_name, std::string_vie
           call_, "queryRope " + sizes_of(query_rope) + " and keyRope " + sizes_of(key_rope) + " do not fit" + sizes);
     }
   }
-  problem_.is_bf16 = query.dtype == DataType::kBFloat16;
+  const TensorView& gradients = arguments_.tensor("dy");  // of the backward pass alone
+  problem_.is_bf16 =
+      query.dtype == DataType::kBFloat16 && (!gradients.defined || gradients.dtype == DataType::kBFloat16);
   problem_.heads = heads;
   problem_.key_heads = std::max<int64_t>(1, k.heads);
   problem_.key_width = queries_.width();
