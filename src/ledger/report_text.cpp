@@ -187,9 +187,10 @@ void add_operators(const Report& report, Page& page) {
       report.operator_calls == 0
           ? std::string("none were called")
           : fmt::format(
-                "{} of {} ({} shapes): {} computed, {} ghost{}", counted(report.operator_calls, "call", "calls"),
-                counted(report.distinct_operators, "operator", "operators"), human_count(report.distinct_calls),
-                percent(report.computed, report.operator_calls), percent(report.ghost, report.operator_calls),
+                "{} of {} ({}): {} computed, {} ghost{}", counted(report.operator_calls, "call", "calls"),
+                counted(report.distinct_operators, "operator", "operators"),
+                counted(report.distinct_calls, "shape", "shapes"), percent(report.computed, report.operator_calls),
+                percent(report.ghost, report.operator_calls),
                 report.assumed > 0 ? fmt::format(", {} assumed", percent(report.assumed, report.operator_calls)) : ""));
   for (size_t index = 0; index < std::min(report.host_fallbacks.size(), kListed); ++index) {
     const FallbackRow& row = report.host_fallbacks[index];
@@ -207,10 +208,14 @@ void add_operators(const Report& report, Page& page) {
   if (report.refusals.size() > kListed) page.add("", fmt::format("and {} more", report.refusals.size() - kListed));
 }
 
-std::string_view words_of(std::string_view assumption) {
-  if (assumption == "host-read") return "reads of values that nobody computed";
-  if (assumption == "operator-result") return "results made up from such values";
-  return "shapes made up from such values";
+std::string words_of(const AssumptionRow& row) {
+  if (row.kind == "host-read") {
+    return counted(row.count, "read of a value that nobody computed", "reads of values that nobody computed");
+  }
+  if (row.kind == "operator-result") {
+    return counted(row.count, "result made up from such values", "results made up from such values");
+  }
+  return counted(row.count, "shape made up from such values", "shapes made up from such values");
 }
 
 void add_assumptions(const Report& report, Page& page) {
@@ -221,9 +226,9 @@ void add_assumptions(const Report& report, Page& page) {
     return;
   }
   const AssumptionRow& most = report.assumptions.front();
-  page.add("assumed", fmt::format("{}; most at {}: {} {}. What depends on them (losses, norms) means nothing.",
-                                  counted(total, "value or shape", "values or shapes"), shortened(most.line),
-                                  human_count(most.count), words_of(most.kind)));
+  page.add("assumed",
+           fmt::format("{}; most at {}: {}. What depends on them (losses, norms) means nothing.",
+                       counted(total, "value or shape", "values or shapes"), shortened(most.line), words_of(most)));
 }
 
 }  // namespace
