@@ -3,6 +3,7 @@
 #include "ops/complex/complex.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // Copies, conversions, and the joining and splitting of tensors. All are copies between views.
 
@@ -11,7 +12,8 @@ namespace {
 
 Status copied(const KernelCall& call, bool fits) {
   return fits ? Status::ok()
-              : invalid(call, "the shapes of source and destination do not fit, or their types do not convert");
+              : invalid(call, "the shapes of source and destination do not fit, or their types do not convert: " +
+                                  shapes_of(call));
 }
 
 /// False for types that neither convert nor have whole bytes.
@@ -49,7 +51,7 @@ Status concatenate(KernelCall& call) {
     if (part.dims == Dims{0} && out.dims.size() != 1) continue;  // PyTorch lets an empty vector join anything
     DRYDOCK_RETURN_IF_ERROR(expect_convertible(call, out, part));
     if (part.dims.size() != out.dims.size() || part.dims[axis] > out.dims[axis] - start) {
-      return invalid(call, "the tensors do not add up to the shape of the output");
+      return invalid(call, "the tensors do not add up to the shape of the output: " + shapes_of(call));
     }
     DRYDOCK_RETURN_IF_ERROR(copied(call, copy_view(narrow(out, axis, start, part.dims[axis]), part)));
     start += part.dims[axis];

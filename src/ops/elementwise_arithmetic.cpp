@@ -5,13 +5,15 @@
 #include "ops/complex/complex.h"
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // Sums, products, quotients, remainders and powers of tensors and scalars.
 
 namespace drydock::ops::kernels {
 
 Status shapes_do_not_fit(const KernelCall& call) {
-  return invalid(call, "the shapes of the arguments cannot be broadcast to the shape of the output");
+  return invalid(call,
+                 "the shapes of the arguments cannot be broadcast to the shape of the output: " + shapes_of(call));
 }
 
 double scalar_or(const KernelCall& call, int operand, double otherwise) {

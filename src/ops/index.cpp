@@ -8,6 +8,7 @@
 #include "ops/elementwise.h"
 #include "ops/index_lanes.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // Reads at given places: gather, index_select, embedding, take, and indexing by several tensors at once.
 
@@ -258,7 +259,7 @@ Status take(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(checked_indices(call, call.operand(1), self.numel(), &indices));
   if (out.numel() != static_cast<int64_t>(indices.size())) return shapes_do_not_fit(call);
   const int64_t size = bytes_of(self.dtype, 1);
-  const bool is_dense = self.strides == contiguous_strides(self.dims);
+  const bool is_dense = is_contiguous(self);
   size_t at = 0;
   StridedWalk walk(out.dims);
   walk.add(out);

@@ -1,6 +1,7 @@
 #include "ops/elementwise.h"
 #include "ops/index.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // Indexing by a list of tensors (index, index_put), by flat numbers (put), by masks, and by tuples of numbers.
 
@@ -169,7 +170,8 @@ Status index_put(KernelCall& call) {
   DRYDOCK_RETURN_IF_ERROR(take_apart(call, self, list, has_places, &indexing));
   TensorView wide;
   if (!broadcast_view(values, indexing.result_dims(), &wide)) {
-    return invalid(call, "the values cannot be broadcast to the shape of the indexed tensor");
+    return invalid(call, "the values cannot be broadcast to the shape that the indices select, " +
+                             text_of(indexing.result_dims()) + ": " + shapes_of(call));
   }
   const int64_t size = bytes_of(self.dtype, 1);
   for_each_indexed_run(

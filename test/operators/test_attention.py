@@ -293,6 +293,17 @@ def test_scaled_dot_product_attention_with_dropout_keeps_the_mean():
     assert result.std().item() > 0
 
 
+@pytest.mark.parametrize("sizes", [(1, 2, 0, 16), (0, 2, 8, 16)])
+def test_no_queries(check, sizes):
+    query, key, value = (torch.randn(sizes, requires_grad=True) for _ in range(3))
+    check(scaled_dot_product_attention, query.half(), key.half(), value.half())
+    tensors = [tensor.detach().half().npu().requires_grad_() for tensor in (query, key, value)]
+    result = torch_npu.npu_fusion_attention(*tensors, 2, "BNSD")[0]
+    assert result.shape == sizes
+    result.sum().backward()
+    assert tensors[0].grad.shape == sizes
+
+
 def test_wrong_sizes_are_refused():
     query, key = torch.randn(2, 4, 8, 16).npu(), torch.randn(2, 3, 8, 16).npu()
     with pytest.raises(RuntimeError, match="161002"):

@@ -63,3 +63,11 @@ def test_an_integer_tensor_takes_no_fractions_in_place(name):
         getattr(whole, name)(parts)
         torch.npu.synchronize()
     assert whole.tolist() == [1, 2]
+
+
+def test_shapes_that_do_not_fit_are_named():
+    left, right = torch.ones(3).npu(), torch.ones(4, 3).npu()
+    with pytest.raises(RuntimeError, match=r"selfRef \[3\], other \[4, 3\]"):
+        left.add_(right)
+    with pytest.raises(RuntimeError, match=r"tensors \{\[2, 3\], \[3, 3\]\}, out \[2, 6\]"):
+        torch.cat([torch.ones(2, 3).npu(), torch.ones(3, 3).npu()], 1)

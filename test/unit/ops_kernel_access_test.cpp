@@ -1,3 +1,4 @@
+#include "ops/shapes.h"
 #include "ops_call_builder.h"
 
 // Conversion between element types, type promotion, and walks over strided views.
@@ -144,6 +145,34 @@ TEST(Walk, RowsRunAlongAnyDimensions) {
   std::array<int64_t, 4> buffer{};
   const int64_t* row = rows.read<int64_t>(1, buffer.data());
   EXPECT_EQ(std::vector<int64_t>(row, row + 4), (std::vector<int64_t>{2, 3, 6, 7}));
+}
+
+TEST(Shapes, StridesThatNoElementNeedsSayNothing) {
+  HostTensor elements(DataType::kFloat, {12});
+  EXPECT_TRUE(is_contiguous(elements.restrided({1, 2, 3}, {77, 3, 1}).view()));
+  EXPECT_TRUE(is_contiguous(elements.restrided({2, 3, 1}, {3, 1, 0}).view()));
+  EXPECT_TRUE(is_contiguous(elements.restrided({2, 0, 3}, {9, 8, 7}).view()));
+  EXPECT_TRUE(is_contiguous(elements.restrided({}, {}).view()));
+  EXPECT_FALSE(is_contiguous(elements.restrided({2, 3}, {4, 1}).view()));
+  EXPECT_FALSE(is_contiguous(elements.restrided({2, 3}, {1, 2}).view()));
+  EXPECT_FALSE(is_contiguous(elements.restrided({2, 3}, {0, 1}).view()));
+}
+
+TEST(Shapes, OfACallAreNamedInTheOrderOfItsSignature) {
+  std::string text;
+  static std::string* seen = &text;
+  HostTensor self(DataType::kFloat, {3}), other(DataType::kFloat, {4, 3}), out(DataType::kFloat, {});
+  const auto look = [](KernelCall& call) {
+    *seen = shapes_of(call);
+    return Status::ok();
+  };
+  ASSERT_TRUE(TestCall("aclnnAdd").in(self).in(other).scalar(1.0f).out(out).run(look).is_ok());
+  EXPECT_EQ(text, "self [3], other [4, 3], out []");
+  ASSERT_TRUE(TestCall("aclnnInplaceAdd").in_out(self).in(other).scalar(1.0f).run(look).is_ok());
+  EXPECT_EQ(text, "selfRef [3], other [4, 3]");
+  std::vector<HostTensor*> many(10, &self);
+  ASSERT_TRUE(TestCall("aclnnCat").in_list(many).integer(0).out(out).run(look).is_ok());
+  EXPECT_EQ(text, "tensors {[3], [3], [3], [3], [3], [3], [3], [3], ... 10 in all}, out []");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 #include "ops/norm/row_access.h"
+#include "ops/shapes.h"
 
 // Gated activations: one half of a dimension is activated, the other half multiplies it.
 

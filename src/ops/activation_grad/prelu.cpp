@@ -1,6 +1,7 @@
 #include "ops/elementwise.h"
 #include "ops/kernel_call.h"
 #include "ops/loss/reduction.h"
+#include "ops/shapes.h"
 
 // Parametric relu: the slope for negative inputs is a weight, one for all channels or one for each.
 

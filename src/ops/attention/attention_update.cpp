@@ -4,6 +4,7 @@
 
 #include "ops/attention/layout.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // Results of attention over parts of the keys, put together: aclnnRingAttentionUpdate, aclnnAttentionUpdate; and
 // aclnnMaskedSoftmaxWithRelPosBias.
@@ -70,7 +71,7 @@ Status ring_attention_update(KernelCall& call) {
   for (const TensorView* view :
        {&maxima, &call.operand(2), &call.operand(4), &call.operand(5), &call.output(1), &call.output(2)}) {
     if (view->dtype != DataType::kFloat || view->numel() != previous.batches * heads * previous.rows * 8 ||
-        !(view->strides == contiguous_strides(view->dims))) {
+        !is_contiguous(*view)) {
       return invalid(call, "maxima and sums must be dense fp32 with 8 values for each query" + sizes);
     }
   }

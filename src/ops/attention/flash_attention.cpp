@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/shapes.h"
+
 namespace drydock::ops::kernels::attention {
 
 namespace {
@@ -186,8 +188,7 @@ ReadRows FlashAttentionCall::reader_of_keys(const TwoPartRows& view) const {
 Status FlashAttentionCall::check_statistics(const TensorView& view, std::string_view name) const {
   const HeadView& q = queries_.main;
   const Dims expected = is_variable_length() ? Dims{q.rows, q.heads, 8} : Dims{q.batches, q.heads, q.rows, 8};
-  if (!view.defined || view.dtype != DataType::kFloat || view.numel() != expected.product() ||
-      !(view.strides == contiguous_strides(view.dims))) {
+  if (!view.defined || view.dtype != DataType::kFloat || view.numel() != expected.product() || !is_contiguous(view)) {
     return invalid(call_, std::string(name) +
                               " must be a dense fp32 tensor with 8 values for each query and head, not " +
                               sizes_of(view));

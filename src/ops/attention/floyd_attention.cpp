@@ -6,6 +6,7 @@
 #include "ops/attention/call_arguments.h"
 #include "ops/attention/layout.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // aclnnFusedFloydAttention and its gradient: a query [n, m] sees the keys k by their rows [n, k] and [k, m] together.
 //   score = scale (q[n, m] . key1[n, k] + q[n, m] . key2[k, m]);  out = sum over k of weight (value1[n, k] + value2[k,
@@ -66,7 +67,7 @@ struct Floyd {
   }
   Status check_statistics(const KernelCall& call, const TensorView& view) const {
     if (view.defined && view.dtype == DataType::kFloat && view.dims == Dims{batches, heads, rows, columns, 8} &&
-        view.strides == contiguous_strides(view.dims)) {
+        is_contiguous(view)) {
       return Status::ok();
     }
     return invalid(call, "softmaxMax and softmaxSum must be dense fp32 [B, H, N, M, 8], not " + sizes_of(view));

@@ -4,6 +4,7 @@
 
 #include "ops/attention/infer_attention.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // aclnnFusedInferAttentionScore, aclnnIncreFlashAttention, aclnnPromptFlashAttention: the results.
 
@@ -35,7 +36,7 @@ Status InferAttentionCall::parse_outputs() {
   const TensorView& lse = arguments_.output("softmaxLse");
   if (!arguments_.boolean("softmaxLseFlag") || !lse.defined) return Status::ok();
   const int64_t expected = queries_.batches * queries_.heads * queries_.rows;
-  if (lse.numel() != expected || lse.dtype != DataType::kFloat || !(lse.strides == contiguous_strides(lse.dims))) {
+  if (lse.numel() != expected || lse.dtype != DataType::kFloat || !is_contiguous(lse)) {
     return invalid(call_, "softmaxLse must hold " + std::to_string(expected) + " fp32 values, not " + sizes_of(lse));
   }
   return Status::ok();

@@ -4,6 +4,7 @@
 #include "base/thread_pool.h"
 #include "ops/attention/sparse_attention.h"
 #include "ops/kernel_call.h"
+#include "ops/shapes.h"
 
 // aclnnSparseFlashAttention, its gradient, and aclnnLightningIndexer, which chooses the keys.
 
@@ -55,8 +56,7 @@ struct Statistics {
                const TensorView& sum_view) {
     const int64_t count = sparse.queries().batches * sparse.queries().heads * sparse.queries().rows;
     for (const TensorView* view : {&max_view, &sum_view}) {
-      if (!view->defined || view->dtype != DataType::kFloat || view->numel() != count ||
-          !(view->strides == contiguous_strides(view->dims))) {
+      if (!view->defined || view->dtype != DataType::kFloat || view->numel() != count || !is_contiguous(*view)) {
         return invalid(call, "softmaxMax and softmaxSum must hold " + std::to_string(count) +
                                  " dense fp32 values, not " + sizes_of(*view));
       }

@@ -4,6 +4,7 @@
 #include <complex>
 #include <cstddef>
 
+#include "ops/elementwise.h"
 #include "ops/kernel_access.h"
 
 // Complex elements. Operators that take them compute in complex fp64 and round once, to the type of the output; a real
@@ -44,9 +45,7 @@ Status apply_complex(KernelCall& call, const Op& op) {
     operands[i] = &call.operand(static_cast<int>(i));
     rounds[i] = DataType::kUndefined;
   }
-  return map_elements<Complex, N>(call.output(0), operands, rounds, op)
-             ? Status::ok()
-             : invalid(call, "the shapes of the arguments cannot be broadcast to the shape of the output");
+  return map_elements<Complex, N>(call.output(0), operands, rounds, op) ? Status::ok() : shapes_do_not_fit(call);
 }
 
 /// A scalar operand; 1 if it is null.

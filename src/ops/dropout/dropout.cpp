@@ -7,6 +7,7 @@
 #include "ops/kernel_call.h"
 #include "ops/norm/row_access.h"
 #include "ops/random/philox.h"
+#include "ops/shapes.h"
 
 // Dropout by masks of bits: bit e % 8 of byte e / 8 is 1 where element e is kept. A mask has as many bytes as the
 // elements rounded up to a multiple of 128 need; the bits behind the last element are drawn too.

@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
 #include "ops/norm/row_access.h"
+#include "ops/shapes.h"
 
 // Losses that are a function of elements, reduced to a mean or a sum or not at all, and their gradients.
 

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "ops/moe/rows.h"
+#include "ops/shapes.h"
 
 // The results of a token's experts, weighted and summed.
 
@@ -36,7 +37,7 @@ Status finalise(const KernelCall& call, Finalize how) {
   const int64_t length = out.dims[1];
   const int64_t expanded_rows = length > 0 ? how.expanded.numel() / length : 0;
   if (how.expanded.dims.size() == 3) {
-    if (!(how.expanded.strides == contiguous_strides(how.expanded.dims))) {
+    if (!is_contiguous(how.expanded)) {
       return not_computed(call, "an expandedX of three dimensions that is not contiguous");
     }
     how.expanded = contiguous_view(how.expanded.data, how.expanded.dtype, Dims{expanded_rows, how.expanded.dims[2]});

@@ -3,6 +3,7 @@
 
 #include "ops/moe/rows.h"
 #include "ops/quant/dynamic_rows.h"
+#include "ops/shapes.h"
 
 // Tokens laid out by expert: sorted, optionally cut to a capacity for each expert, optionally quantised on the way.
 
@@ -106,8 +107,7 @@ Status matrix_of_rows(const KernelCall& call, const TensorView& out, int64_t len
   const int64_t rows = length > 0 ? out.numel() / length : 0;
   *matrix = out;
   if (out.dims.size() == 2) return Status::ok();
-  if (!(out.strides == contiguous_strides(out.dims)))
-    return not_computed(call, "an expandedXOut that is not contiguous");
+  if (!is_contiguous(out)) return not_computed(call, "an expandedXOut that is not contiguous");
   *matrix = contiguous_view(out.data, out.dtype, Dims{rows, length});
   return Status::ok();
 }

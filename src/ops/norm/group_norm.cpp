@@ -2,6 +2,7 @@
 #include "base/vector_math.h"
 #include "ops/kernel_call.h"
 #include "ops/norm/channel_norm.h"
+#include "ops/shapes.h"
 
 // Group norm, alone or with a swish behind it, and the gradients. A group of channels of one sample is a row.
 

@@ -2,16 +2,6 @@
 
 namespace drydock::ops::kernels {
 
-bool is_contiguous(const TensorView& view) noexcept {
-  int64_t stride = 1;
-  for (int axis = view.dims.size() - 1; axis >= 0; --axis) {
-    if (view.dims[axis] == 1) continue;
-    if (view.strides[axis] != stride) return false;
-    stride *= view.dims[axis];
-  }
-  return true;
-}
-
 Dims leading_dims(const Dims& dims, int inner) {
   Dims result;
   for (int axis = 0; axis < dims.size() - inner; ++axis) result.push_back(dims[axis]);

@@ -8,14 +8,12 @@
 
 #include "base/thread_pool.h"
 #include "ops/kernel_access.h"
+#include "ops/shapes.h"
 
 // Rows of several views worked on together: each row in contiguous compute values, without a copy where the elements
 // already are, and rows spread over the threads.
 
 namespace drydock::ops::kernels {
-
-/// True if the elements follow each other in row-major order without gaps.
-bool is_contiguous(const TensorView& view) noexcept;
 
 /// The sizes that count rows (all dimensions but the last `inner`), and those inside a row.
 Dims leading_dims(const Dims& dims, int inner);

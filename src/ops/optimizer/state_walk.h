@@ -6,6 +6,7 @@
 #include "base/thread_pool.h"
 #include "ops/kernel_access.h"
 #include "ops/norm/row_access.h"
+#include "ops/shapes.h"
 
 // Optimizers update a parameter and its state together: several tensors of one shape, read, changed and written back.
 

@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/pooling/windows.h"
+#include "ops/shapes.h"
 
 // Largest elements of windows with their places, and the gradients that go back to those places. A place is the number
 // of an element inside its plane, or a bit in the device's mask.
@@ -165,8 +166,7 @@ Status backward_by_indices(KernelCall& call, int rank) {
 Status expect_mask(const KernelCall& call, const TensorView& mask, const TensorView& out, const Windows& windows) {
   DRYDOCK_RETURN_IF_ERROR(expect_planes(call, 2, {&out, &mask}));
   const Extent extent = Planes(mask, 2).extent();
-  if (bytes_of(mask.dtype, 1) != 1 || !(mask.strides == contiguous_strides(mask.dims)) ||
-      extent[1] != windows[1].kernel * windows[2].kernel ||
+  if (bytes_of(mask.dtype, 1) != 1 || !is_contiguous(mask) || extent[1] != windows[1].kernel * windows[2].kernel ||
       extent[2] < (windows[1].outputs * windows[2].outputs + 7) / 8) {
     return invalid(call,
                    "the mask must be contiguous bytes, a row for each element of a window with a bit for each "

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "ops/shapes.h"
+
 namespace drydock::ops::kernels {
 
 Status rounding_of(const KernelCall& call, std::string_view name, Rounding* rounding) {
@@ -47,7 +49,7 @@ Status IntegerRows::make(const KernelCall& call, const TensorView& out, const Di
   if (!(out.dims == expected)) return invalid(call, "the quantised output does not have the shape of the input");
   if (out.dtype == DataType::kInt4) {
     if (made->length_ % 2 != 0) return invalid(call, "the last axis must be even for int4");
-    if (!(out.strides == contiguous_strides(out.dims)) && out.numel() > 0) {
+    if (!is_contiguous(out) && out.numel() > 0) {
       return not_computed(call, "an int4 output that is not contiguous");
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/rotary/rotary.h"
+#include "ops/shapes.h"
 
 namespace drydock::ops::kernels::rotary {
 
@@ -28,7 +29,7 @@ bool CacheWriter::set(const TensorView& cache, Arrangement arrangement) {
   slots_ = cache.dims[0] * block_size_;
   if (arrangement == Arrangement::kBlocks) return block_size_ > 0;
   chunk_ = kChunkBytes / bytes_of(cache.dtype, 1);
-  return block_size_ > 0 && heads_ == 1 && width_ % chunk_ == 0 && cache.strides == contiguous_strides(cache.dims);
+  return block_size_ > 0 && heads_ == 1 && width_ % chunk_ == 0 && is_contiguous(cache);
 }
 
 bool CacheWriter::set_merged_chunks(const TensorView& cache, int64_t heads, int64_t width) {
@@ -42,7 +43,7 @@ bool CacheWriter::set_merged_chunks(const TensorView& cache, int64_t heads, int6
   block_size_ = cache.dims[2];
   slots_ = cache.dims[0] * block_size_;
   return chunk_ > 0 && block_size_ > 0 && width % chunk_ == 0 && cache.dims[1] * chunk_ == heads * width &&
-         cache.strides == contiguous_strides(cache.dims);
+         is_contiguous(cache);
 }
 
 bool CacheWriter::set_rounding(Rounding rounding, const TensorView& scales, const TensorView& offsets) {

@@ -4,6 +4,7 @@
 
 #include "ops/kernel_call.h"
 #include "ops/rotary/rotary.h"
+#include "ops/shapes.h"
 
 // aclnnScatterPaKvCache and aclnnGatherPaKvCache: rows of keys and values into the blocks of a cache and back, as
 // bytes.
@@ -30,8 +31,8 @@ struct BlockRows {
 /// heads apart; else [blocks, block size, heads, width]. False if the cache is not dense or does not hold rows of this
 /// size.
 bool block_rows(const TensorView& cache, bool chunked, bool by_head, int64_t row_elements, BlockRows* rows) {
-  if (!cache.defined || cache.dims.size() < 4 || cache.dims.size() > 5 || cache.numel() == 0 ||
-      !(cache.strides == contiguous_strides(cache.dims)) || (cache.dims.size() == 5 && !chunked)) {
+  if (!cache.defined || cache.dims.size() < 4 || cache.dims.size() > 5 || cache.numel() == 0 || !is_contiguous(cache) ||
+      (cache.dims.size() == 5 && !chunked)) {
     return false;
   }
   const int64_t size = bytes_of(cache.dtype, 1);
