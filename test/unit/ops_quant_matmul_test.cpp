@@ -197,5 +197,40 @@ TEST(GroupedMatmul, SwigluQuantisesTheGatedHalf) {
   EXPECT_FLOAT_EQ(static_cast<float>(out_scale.values()[0]), 100.0f / 127);
 }
 
+TEST(GroupedMatmul, SwigluTakesAWeightByTheSizesOfItsStorage) {
+  // k = 32, n = 8 as blocks of 4 columns and 16 rows: (1, n / 4, k / 16, 16, 4).
+  const int64_t depth = 32, columns = 8, block = 4;
+  Values plain(static_cast<size_t>(depth * columns)), blocked(plain.size());
+  for (int64_t k = 0; k < depth; ++k) {
+    for (int64_t n = 0; n < columns; ++n) {
+      const auto value = static_cast<double>((k * 5 + n * 3) % 11 - 5);
+      plain[static_cast<size_t>(k * columns + n)] = value;
+      blocked[static_cast<size_t>((n / block * depth + k) * block + n % block)] = value;
+    }
+  }
+  Values rows(static_cast<size_t>(2 * depth));
+  for (size_t k = 0; k < rows.size(); ++k) rows[k] = static_cast<double>(k % 7) - 2;
+  HostTensor x(DataType::kInt8, {2, depth}, rows);
+  HostTensor scale(DataType::kFloat, {1, columns}, Values(static_cast<size_t>(columns), 0.03125));
+  HostTensor row_scale(DataType::kFloat, {2}, {1, 0.5});
+  HostTensor groups(DataType::kInt64, {1}, {2});
+  std::array<Values, 2> quantised, scales;
+  for (size_t form = 0; form < 2; ++form) {
+    HostTensor weight = form == 0 ? HostTensor(DataType::kInt8, {1, depth, columns}, plain)
+                                  : HostTensor(DataType::kInt8, {1, columns / block, depth / 16, 16, block}, blocked);
+    HostTensor out(DataType::kInt8, {2, columns / 2});
+    HostTensor out_scale(DataType::kFloat, {2});
+    TestCall call;
+    call.in(x).in_list({&weight}).in_list({&scale}).in_list({}).absent().in(row_scale).absent().in(groups);
+    call.integer(0).integer(0).integer(0).integer(0).ints({}).out(out).out(out_scale);
+    ASSERT_TRUE(call.run(grouped_matmul_swiglu_quant).is_ok());
+    quantised[form] = out.values();
+    scales[form] = out_scale.values();
+  }
+  EXPECT_EQ(quantised[0], quantised[1]);
+  EXPECT_EQ(scales[0], scales[1]);
+  EXPECT_NE(quantised[0], Values(static_cast<size_t>(columns)));
+}
+
 }  // namespace
 }  // namespace drydock::ops::kernels

@@ -1,4 +1,6 @@
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "ops/grouped_matmul/groups.h"
 #include "ops/quant/dynamic_rows.h"
@@ -97,6 +99,31 @@ Status swiglu_and_quantise(const KernelCall& call, const GroupResult& result, in
   return Status::ok();
 }
 
+/// A weight that has the sizes of its storage in NZ, (..., n / b, k / 16, 16, b), as a plain one (..., k, n) in
+/// `plain`.
+TensorView out_of_storage(const TensorView& weight, std::vector<char>* plain) {
+  const int rank = weight.dims.size();
+  const int64_t columns = weight.dims[rank - 4];
+  const int64_t rows = weight.dims[rank - 3] * weight.dims[rank - 2];
+  const int64_t run = bytes_of(weight.dtype, weight.dims[rank - 1]);
+  Dims dims;
+  for (int axis = 0; axis < rank - 4; ++axis) dims.push_back(weight.dims[axis]);
+  dims.push_back(rows);
+  dims.push_back(columns * weight.dims[rank - 1]);
+  plain->resize(static_cast<size_t>(bytes_of(weight.dtype, weight.numel())));
+  const char* blocks = static_cast<const char*>(weight.data);
+  base::parallel_for(dims.product() / dims[dims.size() - 1], 64, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const char* from = blocks + (row / rows * columns * rows + row % rows) * run;
+      char* to = plain->data() + row * columns * run;
+      for (int64_t column = 0; column < columns; ++column) {
+        std::memcpy(to + column * run, from + column * rows * run, static_cast<size_t>(run));
+      }
+    }
+  });
+  return contiguous_view(plain->data(), weight.dtype, dims);
+}
+
 struct SwigluCall {
   TensorView x, row_scale, list, smooth;
   std::vector<TensorView> weight, scale, assist;
@@ -187,13 +214,20 @@ Status grouped_matmul_finalize_weight_nz(KernelCall& call) {
   return multiply_and_combine(call, args);
 }
 
-/// aclnnGroupedMatmulSwigluQuantV2(x, weight, weightScale, weightAssistMatrix, bias, xScale, smoothScale, groupList,
-/// dequantMode, dequantDtype, quantMode, groupListType, tuningConfig, output, outputScale).
+/// aclnnGroupedMatmulSwigluQuantV2 and WeightNzV2(x, weight, weightScale, weightAssistMatrix, bias, xScale,
+/// smoothScale, groupList, dequantMode, dequantDtype, quantMode, groupListType, tuningConfig, output, outputScale).
 Status grouped_matmul_swiglu_quant(KernelCall& call) {
   if (is_present(call.operand(1))) return invalid(call, "bias must be null");
   SwigluCall args;
   args.x = call.operand(0);
   args.weight = call.operand_list(0);
+  // Callers of the NZ form may give the sizes of the storage as those of the tensor: one dimension more each for n and
+  // k.
+  std::vector<std::vector<char>> plain(args.weight.size());
+  for (size_t index = 0; index < plain.size(); ++index) {
+    TensorView& weight = args.weight[index];
+    if (weight.defined && weight.dims.size() >= 4) weight = out_of_storage(weight, &plain[index]);
+  }
   args.scale = call.operand_list(1);
   args.assist = call.operand_list(2);
   args.row_scale = call.operand(2);
