@@ -56,6 +56,29 @@ TEST(PrivateFormat, LosesNothing) {
   there_and_back(Format::kFractalZ3d, {17, 3, 2, 2, 1}, {4, 2, 16, 16});
 }
 
+TEST(PrivateFormat, MovesFourBitElementsInPairs) {
+  const Dims dims = {3, 70}, storage_dims = {2, 1, 16, 64};
+  std::vector<uint8_t> plain(3 * 35), storage(2 * 16 * 32, 0xFF), back(plain.size());
+  for (size_t byte = 0; byte < plain.size(); ++byte) plain[byte] = static_cast<uint8_t>(byte + 1);
+  const auto elements = [&](std::vector<uint8_t>& bytes, Format format, const Dims& of, const Dims& sizes) {
+    return FormattedElements{reinterpret_cast<char*>(bytes.data()), DataType::kInt4, static_cast<int32_t>(format), of,
+                             sizes};
+  };
+  const FormattedElements blocked = elements(storage, Format::kFractalNz, dims, storage_dims);
+  ASSERT_TRUE(trans_data(elements(plain, Format::kNd, dims, dims), blocked).is_ok());
+  EXPECT_EQ(storage[0], 1);
+  EXPECT_EQ(storage[31], 32);
+  EXPECT_EQ(storage[32], 36);       // second row of the first block
+  EXPECT_EQ(storage[16 * 32], 33);  // second block: the last three bytes of the first row
+  EXPECT_EQ(storage[16 * 32 + 3], 0);
+  ASSERT_TRUE(trans_data(blocked, elements(back, Format::kNd, dims, dims)).is_ok());
+  EXPECT_EQ(plain, back);
+  const Dims odd = {3, 69};
+  EXPECT_EQ(trans_data(elements(plain, Format::kNd, odd, odd), elements(storage, Format::kFractalNz, odd, storage_dims))
+                .code(),
+            161002);
+}
+
 TEST(PrivateFormat, RefusesAStorageThatIsTooSmall) {
   std::vector<int16_t> values(256);
   const FormattedElements plain{reinterpret_cast<char*>(values.data()), DataType::kInt16, 2, {2, 18}, {36}};

@@ -141,9 +141,13 @@ bool blocked_layout(Format format, const Dims& dims, int64_t block, BlockedLayou
 }
 
 Status layout_of(const FormattedElements& elements, BlockedLayout* layout) {
-  if (bits_of(elements.dtype) < 8) return does_not_fit(elements, "elements smaller than a byte are not modelled");
   const int rank = elements.storage_dims.size();
   const int64_t block = rank > 1 ? elements.storage_dims[rank - 1] : block_of(elements.dtype);
+  if (bits_of(elements.dtype) < 8) {
+    const bool pairs = bits_of(elements.dtype) == 4 && static_cast<Format>(elements.format) == Format::kFractalNz &&
+                       block % 2 == 0 && elements.dims.size() > 1 && elements.dims[elements.dims.size() - 1] % 2 == 0;
+    if (!pairs) return does_not_fit(elements, "elements smaller than a byte are modelled in pairs of a row of NZ");
+  }
   if (!blocked_layout(static_cast<Format>(elements.format), elements.dims, block, layout)) {
     return does_not_fit(elements, "tensors of this rank cannot have this format");
   }
@@ -152,13 +156,28 @@ Status layout_of(const FormattedElements& elements, BlockedLayout* layout) {
                                     " elements, the format needs " + std::to_string(layout->storage_dims.product()));
 }
 
+/// The layout of the bytes that hold two elements each, neighbours in the dimension that is cut.
+static BlockedLayout layout_of_pairs(const BlockedLayout& layout) {
+  BlockedLayout pairs = layout;
+  pairs.dims[pairs.axis] /= 2;
+  pairs.block /= 2;
+  pairs.block_stride /= 2;
+  for (int axis = 0; axis < pairs.strides.size(); ++axis) {
+    if (axis != pairs.axis) pairs.strides[axis] /= 2;
+  }
+  pairs.storage_dims[pairs.storage_dims.size() - 1] /= 2;
+  return pairs;
+}
+
 void into_blocks(const BlockedLayout& layout, DataType dtype, const char* plain, char* storage) {
+  if (bits_of(dtype) == 4) return into_blocks(layout_of_pairs(layout), DataType::kInt8, plain, storage);
   std::memset(storage, 0, static_cast<size_t>(bytes_of(dtype, layout.storage_dims.product())));
   for_each_block(layout, dtype, const_cast<char*>(plain), storage,
                  [](const TensorView& part, const TensorView& stored) { kernels::copy_view(stored, part); });
 }
 
 void out_of_blocks(const BlockedLayout& layout, DataType dtype, const char* storage, char* plain) {
+  if (bits_of(dtype) == 4) return out_of_blocks(layout_of_pairs(layout), DataType::kInt8, storage, plain);
   for_each_block(layout, dtype, plain, const_cast<char*>(storage),
                  [](const TensorView& part, const TensorView& stored) { kernels::copy_view(part, stored); });
 }
