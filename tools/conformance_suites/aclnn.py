@@ -210,7 +210,7 @@ class Device:
             cwd=program.parent,
             env=self.environment(run_folder),
         ) as child:
-            watch = processes.Watch(child.pid, processes.Limits(timeout_s, 4 * timeout_s, _RESIDENT_BYTES))
+            watch = processes.Watch(child.pid, processes.Limits(timeout_s, 10 * timeout_s, _RESIDENT_BYTES))
             while True:
                 try:
                     stdout, stderr = child.communicate(timeout=0.1)
