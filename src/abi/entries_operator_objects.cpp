@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "abi/generated/entries.h"
 #include "abi/generated/entry_rows.h"
 #include "base/generated/error_codes.h"
+#include "base/saturating.h"
 #include "ops/executor.h"
 #include "ops/objects.h"
 
@@ -27,13 +29,24 @@ constexpr int64_t kMostElements = int64_t{1} << 48;
 bool assign_dims(ops::Dims& dims, const int64_t* values, uint64_t count) {
   if (count > static_cast<uint64_t>(ops::kMaxRank) || (count > 0 && values == nullptr)) return false;
   dims.assign({values, static_cast<size_t>(count)});
+  // As if no size were 0: then the product of any of them is in bounds too.
   int64_t elements = 1;
   for (const int64_t size : dims) {
     if (size < 0 || size > kMostElements) return false;
-    if (size > 0 && elements > kMostElements / size) return false;
-    elements *= size;
+    elements = saturating_product(elements, std::max<int64_t>(size, 1));
+    if (elements > kMostElements) return false;
   }
   return true;
+}
+
+// How far the view reaches is in bounds as well, not only its sizes and strides.
+bool reaches_too_far(const ops::Tensor& tensor) {
+  int64_t last = tensor.offset;
+  for (int axis = 0; axis < tensor.dims.size(); ++axis) {
+    if (tensor.dims[axis] == 0) return false;
+    last = saturating_sum(last, saturating_product(tensor.dims[axis] - 1, tensor.strides[axis]));
+  }
+  return last > kMostElements;
 }
 
 bool fill_tensor(ops::Tensor& tensor, const int64_t* view_dims, uint64_t view_dims_num, int32_t data_type,
@@ -53,7 +66,7 @@ bool fill_tensor(ops::Tensor& tensor, const int64_t* view_dims, uint64_t view_di
       if (strides[axis] < 0 || strides[axis] > kMostElements) return false;
       tensor.strides.push_back(strides[axis]);
     }
-    return true;
+    return !reaches_too_far(tensor);
   }
   // Without strides the view is dense.
   tensor.strides = tensor.dims;

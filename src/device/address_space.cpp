@@ -11,7 +11,9 @@
 
 #include "base/generated/error_codes.h"
 #include "device/heap.h"
+#include "device/host_room.h"
 #include "device/settings.h"
+#include "values/policy.h"
 
 namespace drydock::device {
 namespace {
@@ -177,6 +179,9 @@ void AddressSpace::close() noexcept {
 Status AddressSpace::commit(uint64_t address, uint64_t size_bytes) {
   if (mprotect(host(address), slots_up(size_bytes) * kSlotBytes, PROT_READ | PROT_WRITE) == 0) return Status::ok();
   const int reason = errno;
+  if (reason == ENOMEM && values::policy().mode == values::Mode::kFull) {
+    return host_refused(size_bytes, std::strerror(reason));
+  }
   return Status::error(
       code::ACL_ERROR_RT_INTERNAL_ERROR,
       fmt::format("device {}: the host refused to make {} accessible: {}. This is the host's memory, not the device's: "

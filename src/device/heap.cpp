@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/generated/error_codes.h"
+#include "device/host_room.h"
 #include "values/extents.h"
 
 namespace drydock::device {
@@ -87,6 +88,11 @@ Status Heap::allocate(std::string_view entry, uint64_t size_bytes, int32_t polic
     if (!may_fall_back_to_normal_pages(policy) || !account_.charge(charged, line)) {
       return account_.out_of_memory(entry, trace::DriverMemory::kMalloc, size_bytes, huge, line);
     }
+  }
+  if (Status held = require_host_room(entry, charged, MemoryAccount::held_bytes_of_all() - charged, line);
+      !held.is_ok()) {
+    account_.release(charged, line);
+    return held;
   }
   const uint64_t slot_bytes = round_up(size_bytes, kSlotBytes);
   {

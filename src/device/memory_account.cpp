@@ -1,6 +1,7 @@
 #include "device/memory_account.h"
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,6 +9,11 @@
 #include "base/generated/error_codes.h"
 
 namespace drydock::device {
+namespace {
+
+constinit std::atomic<uint64_t> held_bytes{0};
+
+}  // namespace
 
 MemoryAccount::MemoryAccount(int32_t device, const DieMemory& memory)
     : device_(device),
@@ -24,12 +30,14 @@ bool MemoryAccount::charge(uint64_t size_bytes, trace::LineId line) {
   used_bytes_ += size_bytes;
   peak_used_bytes_ = std::max(peak_used_bytes_, used_bytes_);
   bytes_by_line_[line] += size_bytes;
+  held_bytes.fetch_add(size_bytes, std::memory_order_relaxed);
   return true;
 }
 
 void MemoryAccount::release(uint64_t size_bytes, trace::LineId line) {
   std::lock_guard lock(mutex_);
   used_bytes_ -= size_bytes;
+  held_bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
   auto holder = bytes_by_line_.find(line);
   if (holder == bytes_by_line_.end()) return;
   holder->second -= std::min(holder->second, size_bytes);
@@ -63,6 +71,8 @@ MemoryInfo MemoryAccount::info() const {
   std::lock_guard lock(mutex_);
   return {total_bytes_ - used_bytes_, total_bytes_, peak_used_bytes_};
 }
+
+uint64_t MemoryAccount::held_bytes_of_all() noexcept { return held_bytes.load(std::memory_order_relaxed); }
 
 Status MemoryAccount::out_of_memory(std::string_view entry, trace::DriverMemory kind, uint64_t asked_bytes,
                                     uint64_t page_bytes, trace::LineId line) const {

@@ -36,6 +36,9 @@ class DRYDOCK_API MemoryAccount {
 
   MemoryInfo info() const;
 
+  /// What allocations of the client hold on all devices of the process.
+  static uint64_t held_bytes_of_all() noexcept;
+
   /// The failure for `asked_bytes` that did not fit, with the numbers and the lines that hold most; records it.
   /// `page_bytes` is what `asked_bytes` takes in whole pages.
   Status out_of_memory(std::string_view entry, trace::DriverMemory kind, uint64_t asked_bytes, uint64_t page_bytes,

@@ -7,6 +7,7 @@
 
 #include "base/generated/error_codes.h"
 #include "device/copy.h"
+#include "device/host_room.h"
 #include "values/extents.h"
 
 namespace drydock::device {
@@ -100,6 +101,11 @@ Status VirtualMemory::create_physical(std::string_view entry, uint64_t size_byte
   }
   if (!account_.charge(size_bytes, line)) {
     return account_.out_of_memory(entry, trace::DriverMemory::kPhysical, size_bytes, size_bytes, line);
+  }
+  if (Status held = require_host_room(entry, size_bytes, MemoryAccount::held_bytes_of_all() - size_bytes, line);
+      !held.is_ok()) {
+    account_.release(size_bytes, line);
+    return held;
   }
   PhysicalMemory* const memory = physical_memory().create();
   if (memory == nullptr) {

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/saturating.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
 
@@ -150,7 +151,8 @@ Status confusion_transpose(KernelCall& call) {
   const Dims order(call.ints(0));
   const Dims shape(call.ints(1));
   const bool transpose_first = call.boolean(0);
-  if (shape.product() != self.numel() || order.size() != (transpose_first ? self.dims : shape).size()) {
+  if (saturating_product(shape.span()) != self.numel() ||
+      order.size() != (transpose_first ? self.dims : shape).size()) {
     return invalid(call, "perm or shape does not fit the tensor");
   }
   Dims axes;
@@ -173,6 +175,9 @@ Status strided_slice(KernelCall& call) {
   const std::span<const int64_t> strides = call.ints(2);
   if (begin.size() != end.size() || begin.size() != strides.size()) {
     return invalid(call, "begin, end and strides must have as many elements");
+  }
+  if (begin.size() + static_cast<size_t>(call.operand(0).dims.size()) > static_cast<size_t>(kMaxRank)) {
+    return invalid(call, "more slices than a tensor can have dimensions");
   }
   const auto has_bit = [&](int mask, size_t bit) { return (call.integer(mask) >> bit & 1) != 0; };
   constexpr int kBeginMask = 0, kEndMask = 1, kEllipsisMask = 2, kNewAxisMask = 3, kShrinkMask = 4;

@@ -12,6 +12,7 @@
 #include "ops/format/plain_views.h"
 #include "ops/kernel_call.h"
 #include "ops/run_kernel.h"
+#include "trace/call_encoding.h"
 #include "values/element.h"
 #include "values/extents.h"
 #include "values/policy.h"
@@ -35,6 +36,7 @@ struct Survey {
   uint64_t output_bytes = 0;
   int64_t largest_input = 0;  ///< elements, broadcast ones counted
   bool any_private_format = false;
+  bool any_misaligned = false;  ///< elements at an address that is no multiple of their size
   bool any_integral_output = false;
   bool any_floating_output = false;
 };
@@ -67,6 +69,12 @@ Knowledge knowledge_of(const Tensor& tensor) {
   return values::knowledge_of_view(tensor);
 }
 
+uint64_t alignment_of(DataType dtype) {
+  const auto bytes = static_cast<uint64_t>(bits_of(dtype) / 8);
+  const bool pairs = dtype == DataType::kComplex32 || dtype == DataType::kComplex64 || dtype == DataType::kComplex128;
+  return pairs ? bytes / 2 : std::max<uint64_t>(bytes, 1);
+}
+
 Status survey(Executor& executor, Survey& survey) {
   return for_each_tensor(executor, [&](const ArgSpec& spec, const Tensor& tensor) {
     if (tensor.numel() == 0) return Status::ok();
@@ -81,6 +89,7 @@ Status survey(Executor& executor, Survey& survey) {
                       device::describe_address(reinterpret_cast<const void*>(span.begin)),
                       trace::describe_line(executor.line())));
     }
+    survey.any_misaligned |= span.begin % alignment_of(tensor.dtype) != 0;
     if (is_input(spec) && survey.inputs != Knowledge::kGhost) {
       survey.inputs = std::min(survey.inputs, knowledge_of(tensor));
     }
@@ -122,7 +131,10 @@ Status prepare_plain_views(Executor& executor) {
   for (const bool reads : {true, false}) {
     DRYDOCK_RETURN_IF_ERROR(for_each_tensor(executor, [&](const ArgSpec& spec, const Tensor& tensor) {
       if (is_input(spec) != reads || !is_private_format(tensor.format) || tensor.numel() == 0) return Status::ok();
-      return plain_views().add(tensor, device::host_address(tensor.storage), reads);
+      const Status added = plain_views().add(tensor, device::host_address(tensor.storage), reads);
+      if (added.is_ok()) return Status::ok();
+      return Status::error(added.code(),
+                           fmt::format("{}: argument {}: {}", executor.row().name, spec.name, added.message()));
     }));
   }
   return Status::ok();
@@ -289,6 +301,19 @@ void write_assumed_integers(KernelCall& call) {
   }
 }
 
+// "The call aclnnIndex(self=int64[10], ...) was made at train.py:3.": a fault is told at a later synchronize, where
+// nothing else says which call it was.
+std::string describe_call(Executor& executor) {
+  constexpr size_t kMostCharacters = 1000;
+  trace::Call call;
+  std::string text(executor.row().name);
+  if (trace::decode_call(trace::encode_call(executor.operator_index(), executor.args()), call)) {
+    text = trace::print_call(call, trace::parse_signature(trace::signature_of(executor.row())));
+  }
+  if (text.size() > kMostCharacters) text.replace(kMostCharacters, std::string::npos, "...");
+  return fmt::format("The call {} was made at {}.", text, trace::describe_line(executor.line()));
+}
+
 // With `--values full` results are computed or the call fails: there is nothing between.
 Status cannot_compute(const Executor& executor, std::string_view why) {
   return Status::error(code::ACLNN_ERR_INNER_FIND_KERNEL_ERROR,
@@ -325,7 +350,7 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
   // and programs guard against those. Integers and booleans do: a shape or a branch needs something.
   const int64_t most_elements = all_known ? kMostKnownElements : kMostGhostElements;
   const bool quick = policy.mode == values::Mode::kFull || found.largest_input <= most_elements;
-  const bool compute = row.kernel != nullptr &&
+  const bool compute = row.kernel != nullptr && !found.any_misaligned &&
                        ((all_known && shape_decides) || (shape_decides && found.output_bytes <= kMostAssumedBytes) ||
                         (quick && affordable && ((all_known && wanted) || found.any_integral_output)));
   thread_local KernelCall call;
@@ -334,11 +359,19 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
     outcome = trace::Outcome::kGhost;
     return cannot_compute(executor, "has no kernel on the virtual device.");
   }
+  if (must_compute && found.any_misaligned) {
+    outcome = trace::Outcome::kGhost;
+    return cannot_compute(executor,
+                          "has an argument at an address that is no multiple of its element size, which is "
+                          "not computed here.");
+  }
   if (!compute) {
-    if (found.any_integral_output && affordable && (row.kernel == nullptr || !quick)) {
+    if (found.any_integral_output && affordable && (row.kernel == nullptr || !quick || found.any_misaligned)) {
       plain_views().clear();
+      if (found.any_private_format) DRYDOCK_RETURN_IF_ERROR(prepare_plain_views(executor));
       build(executor, true, false, call);
       write_assumed_integers(call);
+      if (found.any_private_format) DRYDOCK_RETURN_IF_ERROR(write_back_plain_views(executor));
       return settle_assumed(executor, found, false, outcome);
     }
     mark_outputs(executor, Knowledge::kGhost, Knowledge::kGhost);
@@ -355,8 +388,7 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
     // ghosts.
     if (all_known && status.code() == code::ACLNN_ERR_PARAM_INVALID) return status;
     if (all_known && status.code() == code::ACL_ERROR_RT_VECTOR_CORE_EXCEPTION) {
-      return Status::error(status.code(), fmt::format("{} The call was made at {}.", status.message(),
-                                                      trace::describe_line(executor.line())));
+      return Status::error(status.code(), fmt::format("{}. {}", status.message(), describe_call(executor)));
     }
     mark_outputs(executor, Knowledge::kGhost, Knowledge::kGhost);
     outcome = trace::Outcome::kGhost;
@@ -367,7 +399,10 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
     outcome = trace::Outcome::kComputed;
     return Status::ok();
   }
-  if (row.assumed != AssumedValue::kDefault) write_assumed_integers(call);
+  if (row.assumed != AssumedValue::kDefault) {
+    write_assumed_integers(call);
+    if (found.any_private_format) DRYDOCK_RETURN_IF_ERROR(write_back_plain_views(executor));
+  }
   return settle_assumed(executor, found, shape_decides, outcome);
 }
 

@@ -243,8 +243,8 @@ Status scatter_nd_update(KernelCall& call) {
   const TensorView& updates = call.operand(2);
   DRYDOCK_RETURN_IF_ERROR(expect_same_type(call, self, updates));
   if (indices.dims.empty() || !is_real_element(indices.dtype)) return invalid(call, "indices need a dimension");
-  const int tuple = static_cast<int>(indices.dims[indices.dims.size() - 1]);
   const int places = indices.dims.size() - 1;
+  const int tuple = static_cast<int>(std::min<int64_t>(indices.dims[places], kMaxRank + 1));
   if (tuple > self.dims.size() || updates.dims.size() != places + self.dims.size() - tuple) {
     return invalid(call, "updates must have a slice of self for each index");
   }

@@ -1,5 +1,7 @@
 #include "ops/kernel_access.h"
 
+#include "base/saturating.h"
+
 namespace drydock::ops::kernels {
 namespace {
 
@@ -149,7 +151,7 @@ Dims contiguous_strides(const Dims& dims) {
   int64_t stride = 1;
   for (int axis = dims.size() - 1; axis >= 0; --axis) {
     strides[axis] = stride;
-    stride *= dims[axis];
+    stride = saturating_product(stride, dims[axis]);
   }
   return strides;
 }

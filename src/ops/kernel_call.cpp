@@ -1,5 +1,7 @@
 #include "ops/kernel_call.h"
 
+#include "base/saturating.h"
+
 namespace drydock::ops {
 
 std::string sizes_of(const TensorView& view) { return view.defined ? text_of(view.dims) : "none"; }
@@ -65,7 +67,7 @@ void KernelCall::set_output_dims(int index, const Dims& dims) {
   int64_t stride = 1;
   for (int axis = dims.size() - 1; axis >= 0; --axis) {
     view.strides[axis] = stride;
-    stride *= dims[axis];
+    stride = saturating_product(stride, dims[axis]);
   }
   if (Tensor* tensor = output_tensors_[static_cast<size_t>(index)]) {
     tensor->dims = view.dims;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/element_types.h"
+#include "base/saturating.h"
 
 namespace drydock::ops {
 namespace {
@@ -49,7 +50,7 @@ bool Tensor::is_contiguous() const {
   int64_t expected = 1;
   for (int axis = dims.size() - 1; axis >= 0; --axis) {
     if (dims[axis] != 1 && strides[axis] != expected) return false;
-    expected *= dims[axis];
+    expected = saturating_product(expected, dims[axis]);
   }
   return true;
 }

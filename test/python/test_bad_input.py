@@ -172,6 +172,119 @@ def test_an_index_out_of_range_names_its_line(run_program: RunProgram) -> None:
     assert any("program.py:3" in error["message"] or error["line"].endswith("program.py:3") for error in errors), errors
 
 
+INDEX_OUT_OF_RANGE = {
+    "aclnnGather": "y = x.gather(0, i)",
+    "aclnnIndexSelect": "y = x.index_select(0, i)",
+    "aclnnEmbedding": "y = torch.nn.functional.embedding(i, torch.ones(10, 4).npu())",
+    "aclnnIndex": "y = x[i]",
+    "aclnnScatter": "y = x.scatter(0, i, x[:2])",
+    "aclnnScatterAdd": "y = x.scatter_add(0, i, x[:2])",
+    "aclnnIndexPutImpl": "x[i] = 7",
+    "aclnnIndexAdd": "y = x.index_add(0, i, x[:2])",
+}
+
+
+@pytest.mark.parametrize("values", ["auto", "full"])
+@pytest.mark.parametrize("operator", INDEX_OUT_OF_RANGE)
+def test_an_index_out_of_range_is_told_at_the_next_synchronize(
+    run_program: RunProgram, operator: str, values: str
+) -> None:
+    """As the device does it: the call itself succeeds; the sentence has the operator, its arguments and its line."""
+    run = run_program(
+        "import torch, torch_npu\n"
+        "x, i = torch.arange(10).npu(), torch.tensor([3, 11]).npu()\n"
+        "torch.npu.synchronize()\n"
+        f"{INDEX_OUT_OF_RANGE[operator]}\n"
+        "print('launched')\n"
+        "try:\n"
+        "    torch.npu.synchronize()\n"
+        "except RuntimeError as error:\n"
+        "    print('told', error)\n",
+        options=("--values", values),
+    )
+    assert run.stdout.startswith("launched\ntold "), run.stdout + run.stderr[-2000:]
+    said = next(error["message"] for error in run.ledger()["errors"] if error["code"] == 507035)
+    assert said.startswith(f"{operator}: index 11 is out of range for a dimension of size 10"), said
+    assert f"The call {operator}(" in said
+    assert "=int64[2]" in said, said
+    assert "program.py:4" in said, said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        ('"aclnnAdd", tensor(4), tensor(3, 64), scalar(1), tensor(4, 128)', 161002, "aclnnAdd"),
+        ('"aclnnGather", tensor(4), ctypes.c_int64(5), tensor(4, 64), tensor(4, 128)', 161002, "dimension 5"),
+        ('"aclnnMatmul", tensor(4), tensor(4, 64), tensor(1, 128), ctypes.c_int8(0)', 161002, "int64"),
+        (
+            '"aclnnForeachAddList", tensors(2), tensors(1), tensor(1, 64), tensors(2, 256)',
+            161002,
+            "aclnnForeachAddList",
+        ),
+        ('"aclnnConstantPadNd", tensor(4), ints(1 << 62, 1 << 62), scalar(0), tensor(4, 64)', 161002, "aclnnConstantPadNd"),
+        ('"aclnnRoll", tensor(4), ints(-(1 << 63)), ints(0), tensor(4, 64)', 0, ""),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(
+    run_program: RunProgram, arguments: str, code: int, expected: str
+) -> None:
+    """Other shapes, a dimension that is not there, types nobody lists, lists of other lengths, sizes that overflow."""
+    run = run_c(
+        run_program,
+        """
+FLOAT = 0
+def floats(count, offset=0):
+    one = ctypes.c_int64 * 1
+    return pointer(base_library.aclCreateTensor(one(count), ctypes.c_uint64(1), FLOAT, one(1), ctypes.c_int64(0), 2,
+                                                one(count), ctypes.c_uint64(1), pointer(memory.value + offset)))
+def tensors(count, offset=0):
+    made = (pointer * count)(*(floats(4, offset + 32 * k) for k in range(count)))
+    return pointer(base_library.aclCreateTensorList(made, ctypes.c_uint64(count)))
+def ints(*values):
+    return pointer(base_library.aclCreateIntArray((ctypes.c_int64 * len(values))(*values), ctypes.c_uint64(len(values))))
+"""
+        f"code = call({arguments}); print(code, said() if code else '')\n",
+    )
+    assert run.stdout.startswith(f"{code} "), run.stdout
+    assert expected in run.stdout
+
+
+def test_overflow_and_no_numbers_give_what_the_cpu_gives(run_program: RunProgram) -> None:
+    """Integers wrap; a mask of NaN is true, also in attention; nothing stops."""
+    run = run_program(
+        """
+import torch, torch_npu
+least, most = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
+def check(name, compute, *inputs):
+    there = compute(*(value.npu() for value in inputs)).cpu()
+    here = compute(*inputs)
+    assert torch.equal(there.nan_to_num(77), here.nan_to_num(77)), (name, there, here)
+edge = torch.tensor([least, most, -1, 0])
+check("add", lambda a: a + most, edge)
+check("multiply", lambda a: a * most, edge)
+check("negative", lambda a: -a, edge)
+check("absolute", lambda a: a.abs(), edge)
+check("sum", lambda a: a.sum(), torch.tensor([most, most, 5]))
+check("cumsum", lambda a: a.cumsum(0), torch.tensor([most, most, 5]))
+check("int32", lambda a: a + 1, torch.tensor([2**31 - 1], dtype=torch.int32))
+nan = torch.tensor([0.0, float("nan"), 1.0, float("-inf")])
+check("boolean", lambda a: a.bool(), nan)
+check("where", lambda a: torch.where(a.bool(), a, -a), nan)
+check("masked_fill", lambda a: a.masked_fill(a.isnan(), 3.0), nan)
+check("masked_select", lambda a: a[a.bool()], nan)
+check("maximum", lambda a: a.max(), nan)
+check("sort", lambda a: a.sort().values, nan)
+q = torch.randn(1, 1, 4, 8)
+attention = torch.nn.functional.scaled_dot_product_attention
+check("attention", lambda a, m: attention(a, a, a, attn_mask=m).isnan(), q, nan.expand(1, 1, 4, 4).contiguous())
+print("alike")
+""",
+        options=("--values", "full"),
+    )
+    assert run.exit_code == 0, run.stderr[-2000:]
+    assert "alike" in run.stdout
+
+
 GHOST_READS = """
 import torch, torch_npu
 matrix = torch.randn(1024, 1024, device="npu")
@@ -252,3 +365,29 @@ def test_profile_nonsense_is_refused(drydock_command: str, tmp_path: Path, conte
     )
     assert done.returncode == 2, done.stderr
     assert expected in done.stderr
+
+
+def test_too_little_host_memory_for_full_values_is_refused(run_program: RunProgram, tmp_path: Path) -> None:
+    """What the host can't hold is refused at the allocation, with the need and the switch; `auto` needs no such room."""
+    profile = tmp_path / "large.json"
+    profile.write_text('{"base": "ascend910c", "name": "large", "memory": {"hbm_bytes": 549755813888}}')
+    program = (
+        C_INTERFACE
+        + """
+large = pointer()
+code = acl.aclrtMalloc(ctypes.byref(large), size(400 << 30), 0)
+print(code, said() if code else "")
+"""
+    )
+    available = next(
+        int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
+    )
+    if available > 380 << 20:
+        pytest.skip("a host with more memory than the device")
+    full = run_program(program, options=("--profile", str(profile), "--values", "full"))
+    assert full.stdout.startswith("207001 aclrtMalloc: the host has too little memory for --values full"), full.stdout
+    assert "429496729" in full.stdout
+    assert "Use --values auto" in full.stdout
+    assert any("--values auto" in error["message"] for error in full.ledger()["errors"])
+    auto = run_program(program, options=("--profile", str(profile)))
+    assert auto.stdout.startswith("0 "), auto.stdout + auto.stderr

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/saturating.h"
 #include "base/thread_pool.h"
 #include "ops/attention/call_arguments.h"
 #include "ops/attention/layout.h"
@@ -63,7 +64,7 @@ Status DeltaRule::parse(const KernelCall& call, const CallArguments& arguments) 
   for_each_value<int64_t>(given, [&](int64_t length) {
     starts.push_back(start);
     lengths.push_back(length);
-    start += std::max<int64_t>(0, length);
+    start = saturating_sum(start, std::max<int64_t>(0, length));
   });
   if (std::any_of(lengths.begin(), lengths.end(), [](int64_t length) { return length < 0; }) || start > value.rows) {
     return invalid(call,

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/saturating.h"
+
 namespace drydock::ops::kernels {
 namespace {
 
@@ -86,7 +88,7 @@ Status arrange(const KernelCall& call, const TensorView& input, const TensorView
   views->groups = arguments.groups;
   const Dims &image = views->image.dims, &map = views->map.dims, &taps = views->filters.dims;
   if (arguments.groups < 1 || taps[0] % arguments.groups != 0 || map[1] != taps[0] ||
-      image[1] != taps[1] * arguments.groups || image[0] != map[0]) {
+      image[1] != saturating_product(taps[1], arguments.groups) || image[0] != map[0]) {
     return invalid(call, "input " + text_of(input.dims) + ", weight " + text_of(filters.dims) + " and output " +
                              text_of(output.dims) + " do not belong together in " + std::to_string(arguments.groups) +
                              " groups");

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/saturating.h"
 #include "base/thread_pool.h"
 #include "ops/elementwise.h"
 
@@ -52,8 +53,8 @@ Status arrange_columns(const KernelCall& call, TensorView* images, TensorView* c
   if (extra == 1) *images = unsqueeze(*images, 0);
   if (column_extra == 1) *columns = unsqueeze(*columns, 0);
   if (images->dims.size() == 4 && columns->dims.size() == 3) {
-    const int64_t rows = images->dims[1] * sliding.kernel[0] * sliding.kernel[1];
-    const Dims expected{images->dims[0], rows, sliding.blocks[0] * sliding.blocks[1]};
+    const int64_t rows = saturating_product(images->dims[1], sliding.kernel[0], sliding.kernel[1]);
+    const Dims expected{images->dims[0], rows, saturating_product(sliding.blocks[0], sliding.blocks[1])};
     if (expected == columns->dims) return Status::ok();
   }
   return invalid(call, "images of " + text_of(image_dims) + " do not belong to columns of " + text_of(column_dims));

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/saturating.h"
 #include "ops/matmul/matrix_call.h"
 
 // Matrix products as operators: shapes, batches, vectors and addends; the work is multiply_views.
@@ -213,8 +214,9 @@ Status transposed_bmm(KernelCall& call) {
   const auto& [a, b] = factors;
   const Dims result{a.dims[1], a.dims[0], b.dims[2]};
   const int64_t parts = std::max<int64_t>(1, call.integer(1));
-  const Dims split{parts, result[0], result[1] * result[2] / parts};
-  if (a.dims[0] != b.dims[0] || (result[1] * result[2]) % parts != 0 || !(out.dims == (parts > 1 ? split : result))) {
+  const int64_t columns = saturating_product(result[1], result[2]);
+  const Dims split{parts, result[0], columns / parts};
+  if (a.dims[0] != b.dims[0] || columns % parts != 0 || !(out.dims == (parts > 1 ? split : result))) {
     return invalid(call, "x1 " + text_of(a.dims) + " and x2 " + text_of(b.dims) + " in " + std::to_string(parts) +
                              " parts do not give " + text_of(out.dims));
   }
@@ -228,7 +230,7 @@ Status transposed_bmm(KernelCall& call) {
   if (parts == 1) return Status::ok();
   // [m, batch * n] as [parts, m, batch * n / parts]
   TensorView parted = contiguous_view(bytes.data(), out.dtype, split);
-  parted.strides = Dims{split[2], result[1] * result[2], 1};
+  parted.strides = Dims{split[2], columns, 1};
   copy_view(out, parted);
   return Status::ok();
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/saturating.h"
 #include "ops/moe/rows.h"
 
 // Counts of tokens by expert, tokens regrouped from ranks to experts, and logical experts mapped to their copies.
@@ -43,7 +44,7 @@ Status moe_re_routing(KernelCall& call) {
   for (int64_t count : counts) {
     if (count < 0) return device_fault(call, "a negative number of tokens");
     starts.push_back(total);
-    total += count;
+    total = saturating_sum(total, count);
   }
   if (total > tokens.dims[0] || total > call.output(0).dims[0]) {
     return device_fault(call, std::to_string(total) + " tokens of " + std::to_string(tokens.dims[0]));

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/saturating.h"
 #include "ops/moe/rows.h"
 #include "ops/quant/dynamic_rows.h"
 #include "ops/shapes.h"
@@ -9,6 +10,9 @@
 
 namespace drydock::ops::kernels {
 namespace {
+
+// A table of counts is made for all experts; the vendor's manuals allow some ten thousand.
+constexpr int64_t kMostExperts = int64_t{1} << 20;
 
 /// Which token lies in which row of the expanded tokens.
 struct Layout {
@@ -40,6 +44,15 @@ Status check_tokens(const KernelCall& call) {
   return Status::ok();
 }
 
+/// The leading dimensions of `out` count its rows.
+Status expect_rows(const KernelCall& call, const TensorView& out, int64_t rows) {
+  int64_t there = out.defined && !out.dims.empty() ? 1 : 0;
+  for (int axis = 0; axis < out.dims.size() - 1; ++axis) there = saturating_product(there, out.dims[axis]);
+  if (there >= rows) return Status::ok();
+  return invalid(call,
+                 "expandedXOut has " + std::to_string(there) + " rows for " + std::to_string(rows) + " chosen tokens");
+}
+
 /// Sorts the choices of active experts and lays them out.
 Status lay_out(const KernelCall& call, const Request& request, std::vector<int64_t> experts, Layout* layout,
                std::vector<int64_t>* sorted) {
@@ -67,6 +80,7 @@ Status lay_out(const KernelCall& call, const Request& request, std::vector<int64
   if (request.experts <= 0 || request.capacity <= 0) {
     return invalid(call, "the drop and pad form needs expertNum and expertCapacity");
   }
+  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, call.output(0), saturating_product(request.experts, request.capacity)));
   layout->source.assign(static_cast<size_t>(request.experts * request.capacity), Layout::kEmpty);
   layout->expert.resize(layout->source.size());
   for (size_t row = 0; row < layout->expert.size(); ++row) {
@@ -112,18 +126,12 @@ Status matrix_of_rows(const KernelCall& call, const TensorView& out, int64_t len
   return Status::ok();
 }
 
-Status expect_rows(const KernelCall& call, const TensorView& matrix, const Layout& layout) {
-  if (matrix.dims[0] >= static_cast<int64_t>(layout.source.size())) return Status::ok();
-  return invalid(call, "expandedXOut has " + std::to_string(matrix.dims[0]) + " rows for " +
-                           std::to_string(layout.source.size()) + " chosen tokens");
-}
-
 Status copy_tokens(const KernelCall& call, const Layout& layout, const TensorView& out) {
   const TensorView& x = call.operand(0);
   TensorView matrix;
   DRYDOCK_RETURN_IF_ERROR(matrix_of_rows(call, out, x.dims[1], &matrix));
   DRYDOCK_RETURN_IF_ERROR(expect_same_rows(call, x, matrix));
-  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, matrix, layout));
+  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, matrix, static_cast<int64_t>(layout.source.size())));
   const TokenRows from(x);
   const TokenRows to(matrix);
   base::parallel_for(static_cast<int64_t>(layout.source.size()), 64, [&](int64_t begin, int64_t end) {
@@ -146,7 +154,7 @@ Status quantise_tokens(const KernelCall& call, const Layout& layout, bool is_dyn
   const int64_t length = x.dims[1];
   TensorView matrix;
   DRYDOCK_RETURN_IF_ERROR(matrix_of_rows(call, out, length, &matrix));
-  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, matrix, layout));
+  DRYDOCK_RETURN_IF_ERROR(expect_rows(call, matrix, static_cast<int64_t>(layout.source.size())));
   IntegerRows rows;
   DRYDOCK_RETURN_IF_ERROR(IntegerRows::make(call, matrix, matrix.dims, false, &rows));
   std::vector<float> factors;
@@ -210,6 +218,7 @@ Status read_request(const KernelCall& call, Request* request) {
   if (request->active < 0 || request->experts < 0) {
     return invalid(call, "activeNum and expertNum must not be negative");
   }
+  if (request->experts > kMostExperts) return not_computed(call, "more than a million experts are not computed");
   return Status::ok();
 }
 

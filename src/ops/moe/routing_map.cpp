@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/saturating.h"
 #include "ops/moe/rows.h"
 
 // Permutation of tokens by a map of tokens to experts. Permuted rows are in expert-major order: all tokens of the first
@@ -244,6 +245,9 @@ Status moe_map_permute_grad(KernelCall& call) {
     std::vector<float> upstream;
     if (!read_floats(call.operand(1), &upstream) || upstream.size() < routes.size()) {
       return invalid(call, "permutedProbsOutputGrad must have one element for each row");
+    }
+    if (saturating_product(map.tokens, experts) != call.output(1).numel()) {
+      return invalid(call, "probsGradOut must be (tokens, experts)");
     }
     std::vector<float> prob_grads(static_cast<size_t>(map.tokens * experts));
     for (size_t row = 0; row < routes.size(); ++row) {

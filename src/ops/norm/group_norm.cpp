@@ -1,4 +1,5 @@
 #include "base/instruction_set.h"
+#include "base/saturating.h"
 #include "base/vector_math.h"
 #include "ops/kernel_call.h"
 #include "ops/norm/channel_norm.h"
@@ -15,16 +16,17 @@ struct Groups {
   int64_t channels = 0;  ///< in a group
   int64_t size = 0;      ///< elements of one channel of one sample
 
-  int64_t rows() const { return samples * groups; }
-  int64_t row() const { return channels * size; }
-  int64_t all_channels() const { return channels * groups; }
+  int64_t rows() const { return saturating_product(samples, groups); }
+  int64_t row() const { return saturating_product(channels, size); }
+  int64_t all_channels() const { return saturating_product(channels, groups); }
+  int64_t elements() const { return saturating_product(rows(), row()); }
 };
 
 /// Rows of `view`: (samples, groups, channels in a group, ...).
 Status grouped_view(const KernelCall& call, const Groups& groups, const TensorView& view, TensorView* grouped) {
-  if (view.numel() != groups.rows() * groups.row()) {
+  if (view.numel() != groups.elements()) {
     return invalid(call, "a tensor has " + std::to_string(view.numel()) + " elements where the sizes say " +
-                             std::to_string(groups.rows() * groups.row()));
+                             std::to_string(groups.elements()));
   }
   const int rank = view.dims.size();
   if (rank >= 2 && view.dims[0] == groups.samples && view.dims[1] == groups.all_channels()) {

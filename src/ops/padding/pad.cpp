@@ -25,7 +25,7 @@ Status padding_index(const KernelCall& call, int rank, Padding kind, const Exten
     const int64_t before = numbers[static_cast<size_t>(2 * from_last)];
     const int64_t behind = numbers[static_cast<size_t>(2 * from_last) + 1];
     const int64_t size = input[axis];
-    if (std::abs(before) >= kMostPadding || std::abs(behind) >= kMostPadding || size <= 0 ||
+    if (std::max(before, behind) >= kMostPadding || std::min(before, behind) <= -kMostPadding || size <= 0 ||
         size + before + behind != output[axis] || output[axis] < 1) {
       return invalid(call, "an axis of " + std::to_string(size) + " padded by " + std::to_string(before) + " and " +
                                std::to_string(behind) + " does not give " + std::to_string(output[axis]));

@@ -165,7 +165,7 @@ Status quant_scatter(KernelCall& call) {
   std::vector<int64_t> starts;
   if (!read_integers(indices, &starts)) return invalid(call, "indices must be of integers");
   for (int64_t start : starts) {
-    if (start < 0 || start + updates.dims[axis] > self.dims[axis]) {
+    if (start < 0 || start > self.dims[axis] - updates.dims[axis]) {
       return device_fault(call, "index " + std::to_string(start) + " is out of range");
     }
   }

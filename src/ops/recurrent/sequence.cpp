@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/saturating.h"
 #include "ops/matmul/gemm.h"
 
 namespace drydock::ops::kernels::recurrent {
@@ -42,7 +43,7 @@ Status read_sizes(const KernelCall& call, const TensorView& input, const TensorV
   }
   sizes->inputs = input.dims[rank - 1];
   sizes->hidden = params[1].dims[1];
-  const int64_t wanted = sizes->layers * sizes->directions * sizes->params_each();
+  const int64_t wanted = saturating_product(sizes->layers, sizes->directions, sizes->params_each());
   if (sizes->layers < 1 || static_cast<int64_t>(params.size()) != wanted) {
     return invalid(call, std::to_string(sizes->layers) + " layers need " + std::to_string(wanted) +
                              " parameters, there are " + std::to_string(params.size()));

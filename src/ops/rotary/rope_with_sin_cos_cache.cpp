@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/saturating.h"
 #include "base/thread_pool.h"
 #include "ops/kernel_call.h"
 #include "ops/rotary/rotary.h"
@@ -34,7 +35,7 @@ Status sections_of(const KernelCall& call, int64_t sections, int64_t cache_mode,
   if (sections == 0) return Status::ok();
   const std::span<const int64_t> lengths = call.ints(0);
   int64_t total = 0;
-  for (int64_t length : lengths) total += std::max<int64_t>(0, length);
+  for (int64_t length : lengths) total = saturating_sum(total, std::max<int64_t>(0, length));
   if (static_cast<int64_t>(lengths.size()) != sections || total != angles->half) {
     return invalid(call, "mropeSection must hold " + std::to_string(sections) + " lengths that add up to " +
                              std::to_string(angles->half));

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/saturating.h"
 #include "ops/quant/integer_rows.h"
 
 // The choice of the next token of language models: filters of logits by rank and probability, and a sample.
@@ -303,11 +304,13 @@ Status advance_step(KernelCall& call) {
   for (int64_t query = 0; query < queries; ++query) {
     element(call.output(0), query) = element(sampled, query);
     int64_t& length = element(call.output(2), query);
-    const int64_t position = length++;
+    const int64_t position = length;
+    length = saturating_sum(length, 1);
     element(call.output(1), query) = position;
     const int64_t column = position / block;
     if (position < 0 || column >= tables.numel()) return device_fault(call, "a position is not in the block tables");
-    element(call.output(3), query) = (element(tables, column) + tables.strides[0] * query) * block + position % block;
+    const int64_t first = saturating_sum(element(tables, column), tables.strides[0] * query);
+    element(call.output(3), query) = saturating_sum(saturating_product(first, block), position % block);
   }
   return Status::ok();
 }
@@ -328,7 +331,7 @@ Status advance_step_speculative(KernelCall& call) {
     return invalid(call, "all tables must have one row for each sequence, blockSize must be positive");
   }
   const int64_t each = speculative.dims[1] + 1;
-  const int64_t tokens = sequences * each;
+  const int64_t tokens = saturating_product(sequences, each);
   DRYDOCK_RETURN_IF_ERROR(expect_int64_vector(call, call.output(0), tokens, "inputTokens"));
   DRYDOCK_RETURN_IF_ERROR(expect_int64_vector(call, call.output(1), tokens, "inputPositions"));
   DRYDOCK_RETURN_IF_ERROR(expect_int64_vector(call, call.output(2), tokens, "seqLens"));
@@ -356,11 +359,12 @@ Status advance_step_speculative(KernelCall& call) {
     for (int64_t k = 0; k < each; ++k) {
       const int64_t at = sequence * each + k;
       int64_t& position = element(call.output(1), at);
-      position += element(accepted, sequence) + 1;
-      element(call.output(2), at) = position + 1;
+      position = saturating_sum(position, element(accepted, sequence), 1);
+      element(call.output(2), at) = saturating_sum(position, 1);
       const int64_t column = position / block;
       if (position < 0 || column >= tables.dims[1]) return device_fault(call, "a position is not in the block tables");
-      element(call.output(3), at) = element(tables, sequence * tables.dims[1] + column) * block + position % block;
+      const int64_t first = element(tables, sequence * tables.dims[1] + column);
+      element(call.output(3), at) = saturating_sum(saturating_product(first, block), position % block);
     }
   }
   return Status::ok();
