@@ -4,8 +4,8 @@
 #include <limits>
 #include <span>
 
-// Sums and products of integers that a client chose. They stop at the ends of int64 where the true value lies beyond, so
-// that a comparison with a size that exists is as right as with the true value, and nothing is undefined.
+// Sums and products of integers that a client chose. They stop at the ends of int64 where the true value lies beyond,
+// so that a comparison with a size that exists is as right as with the true value, and nothing is undefined.
 
 namespace drydock {
 

@@ -206,7 +206,7 @@ def test_an_index_out_of_range_is_told_at_the_next_synchronize(
     said = next(error["message"] for error in run.ledger()["errors"] if error["code"] == 507035)
     assert said.startswith(f"{operator}: index 11 is out of range for a dimension of size 10"), said
     assert f"The call {operator}(" in said
-    assert "=int64[2]" in said, said
+    assert "int64[2]" in said, said
     assert "program.py:4" in said, said
 
 
@@ -221,7 +221,7 @@ def test_an_index_out_of_range_is_told_at_the_next_synchronize(
             161002,
             "aclnnForeachAddList",
         ),
-        ('"aclnnConstantPadNd", tensor(4), ints(1 << 62, 1 << 62), scalar(0), tensor(4, 64)', 161002, "aclnnConstantPadNd"),
+        ('"aclnnConstantPadNd", tensor(4), ints(1 << 62, 1 << 62), scalar(0), tensor(4, 64)', 161002, "ConstantPad"),
         ('"aclnnRoll", tensor(4), ints(-(1 << 63)), ints(0), tensor(4, 64)', 0, ""),
     ],
 )
@@ -241,7 +241,8 @@ def tensors(count, offset=0):
     made = (pointer * count)(*(floats(4, offset + 32 * k) for k in range(count)))
     return pointer(base_library.aclCreateTensorList(made, ctypes.c_uint64(count)))
 def ints(*values):
-    return pointer(base_library.aclCreateIntArray((ctypes.c_int64 * len(values))(*values), ctypes.c_uint64(len(values))))
+    many = ctypes.c_int64 * len(values)
+    return pointer(base_library.aclCreateIntArray(many(*values), ctypes.c_uint64(len(values))))
 """
         f"code = call({arguments}); print(code, said() if code else '')\n",
     )
@@ -368,7 +369,7 @@ def test_profile_nonsense_is_refused(drydock_command: str, tmp_path: Path, conte
 
 
 def test_too_little_host_memory_for_full_values_is_refused(run_program: RunProgram, tmp_path: Path) -> None:
-    """What the host can't hold is refused at the allocation, with the need and the switch; `auto` needs no such room."""
+    """What the host can't hold is refused at the allocation, with the need and the switch; `auto` needs no room."""
     profile = tmp_path / "large.json"
     profile.write_text('{"base": "ascend910c", "name": "large", "memory": {"hbm_bytes": 549755813888}}')
     program = (
@@ -379,14 +380,13 @@ code = acl.aclrtMalloc(ctypes.byref(large), size(400 << 30), 0)
 print(code, said() if code else "")
 """
     )
-    available = next(
-        int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
-    )
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
     if available > 380 << 20:
         pytest.skip("a host with more memory than the device")
     full = run_program(program, options=("--profile", str(profile), "--values", "full"))
     assert full.stdout.startswith("207001 aclrtMalloc: the host has too little memory for --values full"), full.stdout
-    assert "429496729" in full.stdout
+    assert "(400.00 GiB)" in full.stdout
     assert "Use --values auto" in full.stdout
     assert any("--values auto" in error["message"] for error in full.ledger()["errors"])
     auto = run_program(program, options=("--profile", str(profile)))
