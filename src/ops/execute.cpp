@@ -12,7 +12,6 @@
 #include "ops/format/plain_views.h"
 #include "ops/kernel_call.h"
 #include "ops/run_kernel.h"
-#include "trace/call_encoding.h"
 #include "values/element.h"
 #include "values/extents.h"
 #include "values/policy.h"
@@ -301,19 +300,6 @@ void write_assumed_integers(KernelCall& call) {
   }
 }
 
-// "The call aclnnIndex(self=int64[10], ...) was made at train.py:3.": a fault is told at a later synchronize, where
-// nothing else says which call it was.
-std::string describe_call(Executor& executor) {
-  constexpr size_t kMostCharacters = 1000;
-  trace::Call call;
-  std::string text(executor.row().name);
-  if (trace::decode_call(trace::encode_call(executor.operator_index(), executor.args()), call)) {
-    text = trace::print_call(call, trace::parse_signature(trace::signature_of(executor.row())));
-  }
-  if (text.size() > kMostCharacters) text.replace(kMostCharacters, std::string::npos, "...");
-  return fmt::format("The call {} was made at {}.", text, trace::describe_line(executor.line()));
-}
-
 // With `--values full` results are computed or the call fails: there is nothing between.
 Status cannot_compute(const Executor& executor, std::string_view why) {
   return Status::error(code::ACLNN_ERR_INNER_FIND_KERNEL_ERROR,
@@ -388,7 +374,7 @@ Status execute(Executor& executor, trace::Outcome& outcome) {
     // ghosts.
     if (all_known && status.code() == code::ACLNN_ERR_PARAM_INVALID) return status;
     if (all_known && status.code() == code::ACL_ERROR_RT_VECTOR_CORE_EXCEPTION) {
-      return Status::error(status.code(), fmt::format("{}. {}", status.message(), describe_call(executor)));
+      return Status::error(status.code(), fmt::format("{}. {}", status.message(), executor.describe()));
     }
     mark_outputs(executor, Knowledge::kGhost, Knowledge::kGhost);
     outcome = trace::Outcome::kGhost;

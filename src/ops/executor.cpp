@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "ops/objects.h"
+#include "trace/call_encoding.h"
 
 namespace drydock::ops {
 
@@ -17,6 +20,17 @@ Executor::Executor(uint32_t operator_index, std::span<const Arg> args, trace::Ca
     if (arg.kind == ArgKind::kString && arg.text != nullptr) arg.text = texts_.emplace_front(arg.text).c_str();
   }
   fingerprint_ = fingerprint_of_objects();
+}
+
+std::string Executor::describe() const {
+  constexpr size_t kMostCharacters = 1000;
+  trace::Call call;
+  std::string text(row().name);
+  if (trace::decode_call(trace::encode_call(operator_index_, args()), call)) {
+    text = trace::print_call(call, trace::parse_signature(trace::signature_of(row())));
+  }
+  if (text.size() > kMostCharacters) text.replace(kMostCharacters, std::string::npos, "...");
+  return fmt::format("The call {} was made at {}.", text, trace::describe_line(line_));
 }
 
 uint64_t Executor::fingerprint_of_objects() const {

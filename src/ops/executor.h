@@ -30,6 +30,9 @@ class Executor {
   }
   trace::CallId call() const { return call_; }
   trace::LineId line() const { return line_; }
+  /// "The call aclnnIndex(self=int64[10], ...) was made at train.py:3.": a fault is told at a later synchronize, where
+  /// nothing else says which call it was.
+  std::string describe() const;
 
   /// True if every object of the call is still the one that phase 1 saw: not destroyed, and not another that was given
   /// the same handle since.
