@@ -1,6 +1,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/saturating.h"
 #include "ops/moe/rows.h"
 
 // Tokens permuted by expert and back, with the gradients of both.
@@ -72,7 +73,7 @@ Status moe_token_permute_grad(KernelCall& call) {
   std::vector<int64_t> rows;
   DRYDOCK_RETURN_IF_ERROR(expect_same_rows(call, call.operand(0), out));
   DRYDOCK_RETURN_IF_ERROR(integers_of(call, call.operand(1), "sortedIndices", &rows));
-  if (static_cast<int64_t>(rows.size()) != out.dims[0] * call.integer(0)) {
+  if (static_cast<int64_t>(rows.size()) != saturating_product(out.dims[0], call.integer(0))) {
     return invalid(call, "sortedIndices must have numTopk elements for each token");
   }
   sum_slots(TokenRows(call.operand(0)), rows, call.integer(0), {}, TokenRows(out));
