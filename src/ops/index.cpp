@@ -31,7 +31,7 @@ bool all_inside(const TensorView& index, int64_t size) {
         int64_t wrong = 0;
         base::vectorized([&wrong, values, length, size] {
           int64_t outside = 0;
-          for (int64_t k = 0; k < length; ++k) outside |= (values[k] < -size) | (values[k] >= size) ? 1 : 0;
+          for (int64_t k = 0; k < length; ++k) outside |= ((values[k] < -size) | (values[k] >= size)) ? 1 : 0;
           wrong = outside;
         });
         if (wrong != 0) inside.store(false, std::memory_order_relaxed);
