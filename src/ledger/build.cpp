@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ledger/aicpu.h"
 #include "ledger/database.h"
 #include "trace/call_encoding.h"
 #include "trace/reader.h"
@@ -35,7 +36,7 @@ CallText call_text(const trace::Reader& reader, trace::CallId id) {
   if (!trace::decode_call(encoded, call)) call.truncated = true;
   const trace::Signature signature = trace::parse_signature(reader.operator_signature(call.operator_id));
   return {signature.name.empty() ? fmt::format("operator {}", call.operator_id) : signature.name,
-          trace::print_call(call, signature)};
+          trace::print_call(call, signature), runs_on_aicpu(signature.name, call, signature)};
 }
 
 void take(const trace::Reader& reader, const Record& record, ProcessAccount& account) {

@@ -25,6 +25,7 @@ struct SourceLine {
 struct CallText {
   std::string name;       ///< "aclnnAdd"
   std::string signature;  ///< "aclnnAdd(bf16[4, 512, 4096], bf16[4, 512, 4096], alpha=1)"
+  bool on_aicpu = false;  ///< computed by the device's own CPU (aicpu.h)
 };
 
 inline constexpr size_t kOutcomes = 4;  ///< of trace::Outcome

@@ -150,6 +150,14 @@ void load_operators(Database& database, Report& report) {
   fallbacks.bind(kMostRows);
   while (fallbacks.step())
     report.host_fallbacks.push_back({fallbacks.text(0), fallbacks.unsigned_integer(1), fallbacks.text(2)});
+  report.aicpu_calls = static_cast<uint64_t>(database.integer("SELECT sum(calls) FROM calls WHERE on_aicpu"));
+  Statement on_aicpu = database.prepare(
+      "SELECT o.name, sum(n.ghost + n.computed + n.assumed) AS launched, l.text FROM launches n "
+      "JOIN calls c ON c.id = n.call JOIN operators o ON o.id = c.operator JOIN lines l ON l.id = n.line "
+      "WHERE c.on_aicpu GROUP BY o.name, l.text ORDER BY launched DESC, o.name, l.text LIMIT ?");
+  on_aicpu.bind(kMostRows);
+  while (on_aicpu.step())
+    report.on_aicpu.push_back({on_aicpu.text(0), on_aicpu.unsigned_integer(1), on_aicpu.text(2)});
   Statement refusals = database.prepare(
       "SELECT r.name, r.reason, l.text, sum(r.calls) FROM refusals r JOIN lines l ON l.id = r.line "
       "GROUP BY r.name, r.reason, l.text ORDER BY sum(r.calls) DESC, r.name, l.text LIMIT ?");

@@ -13,6 +13,7 @@
 
 namespace drydock::ledger {
 
+/// An operator that the host's CPU computes, or the device's own.
 struct FallbackRow {
   std::string name;
   uint64_t calls = 0;
@@ -67,6 +68,8 @@ struct Report {
   uint64_t assumed = 0;
   uint64_t refused_calls = 0;
   std::vector<FallbackRow> host_fallbacks;
+  uint64_t aicpu_calls = 0;
+  std::vector<FallbackRow> on_aicpu;
   std::vector<RefusalRow> refusals;
   std::vector<AssumptionRow> assumptions;
   std::vector<ErrorRow> errors;

@@ -79,6 +79,10 @@ Json operators_json(const Report& report) {
   json["host_fallback"] = Json::array();
   for (const FallbackRow& row : report.host_fallbacks)
     json["host_fallback"].push_back({{"name", row.name}, {"calls", row.calls}, {"line", row.line}});
+  json["aicpu_calls"] = report.aicpu_calls;
+  json["on_aicpu"] = Json::array();
+  for (const FallbackRow& row : report.on_aicpu)
+    json["on_aicpu"].push_back({{"name", row.name}, {"calls", row.calls}, {"line", row.line}});
   json["refused"] = Json::array();
   for (const RefusalRow& row : report.refusals)
     json["refused"].push_back({{"name", row.name}, {"reason", row.reason}, {"line", row.line}, {"calls", row.calls}});

@@ -199,6 +199,12 @@ void add_operators(const Report& report, Page& page) {
   }
   if (report.host_fallbacks.size() > kListed)
     page.add("", fmt::format("and {} more", report.host_fallbacks.size() - kListed));
+  for (size_t index = 0; index < std::min(report.on_aicpu.size(), kListed); ++index) {
+    const FallbackRow& row = report.on_aicpu[index];
+    page.add(index == 0 ? "on AICPU" : "", fmt::format("{}: {} on the device's own CPU, not its cores, at {}", row.name,
+                                                       counted(row.calls, "call", "calls"), shortened(row.line)));
+  }
+  if (report.on_aicpu.size() > kListed) page.add("", fmt::format("and {} more", report.on_aicpu.size() - kListed));
   for (size_t index = 0; index < std::min(report.refusals.size(), kListed); ++index) {
     const RefusalRow& row = report.refusals[index];
     page.add(index == 0 ? "refused" : "",

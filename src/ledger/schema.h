@@ -7,7 +7,7 @@ namespace drydock::ledger {
 /// PRAGMA application_id of a ledger: "DDRD".
 inline constexpr int64_t kApplicationId = 0x44445244;
 /// PRAGMA user_version: one more with every change of the tables.
-inline constexpr int64_t kSchemaVersion = 1;
+inline constexpr int64_t kSchemaVersion = 2;
 
 /// Makes all tables. Columns named `line` refer to lines.id, `process` to processes.id, `call` to calls.id. Sizes are
 /// in bytes. Integers over 2^63 - 1 (handles) are stored as SQLite's signed integers. See docs/ledger.md.
@@ -22,7 +22,7 @@ CREATE TABLE lines(id INTEGER PRIMARY KEY, file TEXT, line INTEGER, function TEX
 CREATE TABLE operators(id INTEGER PRIMARY KEY, name TEXT UNIQUE, calls INTEGER, distinct_calls INTEGER,
   ghost INTEGER, computed INTEGER, assumed INTEGER, refused INTEGER);
 CREATE TABLE calls(id INTEGER PRIMARY KEY, operator INTEGER, signature TEXT, calls INTEGER,
-  ghost INTEGER, computed INTEGER, assumed INTEGER, refused INTEGER);
+  ghost INTEGER, computed INTEGER, assumed INTEGER, refused INTEGER, on_aicpu INTEGER);
 CREATE TABLE launches(process INTEGER, step INTEGER, call INTEGER, line INTEGER, device INTEGER,
   ghost INTEGER, computed INTEGER, assumed INTEGER, refused INTEGER);
 CREATE TABLE refusals(name TEXT, reason TEXT, line INTEGER, calls INTEGER);

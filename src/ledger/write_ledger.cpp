@@ -55,6 +55,7 @@ class Writer {
   struct CallRow {
     std::string_view name;
     std::string_view signature;
+    bool on_aicpu = false;
     Counts counts{};
   };
 
@@ -68,7 +69,7 @@ class Writer {
   // Calls with one text are one call, whichever process made them.
   uint32_t global_call(const CallText& call) {
     auto [found, is_new] = call_ids_.try_emplace(call.signature, static_cast<uint32_t>(calls_.size()));
-    if (is_new) calls_.push_back({call.name, call.signature, {}});
+    if (is_new) calls_.push_back({call.name, call.signature, call.on_aicpu, {}});
     return found->second;
   }
 
@@ -207,12 +208,12 @@ class Writer {
       put.run(id, name, sum(total.counts), total.distinct, total.counts[kGhost], total.counts[kComputed],
               total.counts[kAssumed], total.counts[kRefused]);
     }
-    Statement put_call = database_.prepare("INSERT INTO calls VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+    Statement put_call = database_.prepare("INSERT INTO calls VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)");
     for (size_t id = 0; id < calls_.size(); ++id) {
       const CallRow& call = calls_[id];
       if (sum(call.counts) == 0) continue;
       put_call.run(id, ids[call.name], call.signature, sum(call.counts), call.counts[kGhost], call.counts[kComputed],
-                   call.counts[kAssumed], call.counts[kRefused]);
+                   call.counts[kAssumed], call.counts[kRefused], call.on_aicpu);
     }
     Statement refusal = database_.prepare("INSERT INTO refusals VALUES(?, ?, ?, ?)");
     for (const auto& [key, count] : refusals_) {
@@ -260,7 +261,7 @@ class Writer {
                  std::string_view(nlohmann::json(row.environment).dump()));
   }
 
-  const CallText unknown_call_{"unknown", "unknown"};
+  const CallText unknown_call_{"unknown", "unknown", false};
   const LedgerSources& sources_;
   Database database_;
   std::map<std::tuple<std::string, uint32_t, std::string>, uint32_t> line_ids_;

@@ -344,3 +344,23 @@ def test_children_have_traces_of_their_own(run):
     assert len(list((done.folder / "traces").iterdir())) == 2
     assert done.ledger["memory"]["blocks"] == 2
     assert done.ledger["run"]["wall_s"] <= time.time() - started
+
+
+def test_what_the_devices_own_cpu_computes_is_marked(run):
+    done = run(
+        """
+        import torch, torch_npu
+        x = torch.rand(8).npu()
+        for _ in range(3):
+            x.cumprod(0)
+        x.cumsum(0)
+        (x.double() + 1).cpu()
+        """
+    )
+    assert done.code == 0, done.errors
+    operators = done.ledger["operators"]
+    rows = {row["name"]: row for row in operators["on_aicpu"]}
+    assert rows["aclnnCumprod"]["calls"] == 3
+    assert "aclnnCumsum" not in rows
+    assert operators["aicpu_calls"] == sum(row["calls"] for row in operators["on_aicpu"])
+    assert "aclnnCumprod: 3 calls on the device's own CPU" in " ".join(done.page.split())

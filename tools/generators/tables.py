@@ -301,6 +301,22 @@ class Spec:
         return {row["name"]: int(row["number"]) for _, row in self.rows("data_types.csv", ("name", "number"))}
 
     @cached_property
+    def aicpu(self) -> dict[str, tuple[str, ...]]:
+        """Operator -> element types that the device's own CPU computes. The table may be absent."""
+        table: dict[str, tuple[str, ...]] = {}
+        if not (self.folder / "aicpu.csv").is_file():
+            return table
+        names = {operator.name for operator in self.operators}
+        for where, row in self.rows("aicpu.csv", ("operator", "dtypes", "note")):
+            if row["operator"] not in names or row["operator"] in table:
+                raise SpecError(f"{where}: '{row['operator']}' is no operator, or has two rows")
+            dtypes = tuple(row["dtypes"].split())
+            if not dtypes or set(dtypes) - self.data_type_numbers.keys():
+                raise SpecError(f"{where}: '{row['dtypes']}' are not names of spec/data_types.csv")
+            table[row["operator"]] = dtypes
+        return table
+
+    @cached_property
     def gates(self) -> dict[tuple[str, str], Gate]:
         """(Operator, tensor argument) -> dtypes and ranks that the device takes. The table may be absent."""
         table: dict[tuple[str, str], Gate] = {}
