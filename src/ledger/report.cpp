@@ -156,8 +156,7 @@ void load_operators(Database& database, Report& report) {
       "JOIN calls c ON c.id = n.call JOIN operators o ON o.id = c.operator JOIN lines l ON l.id = n.line "
       "WHERE c.on_aicpu GROUP BY o.name, l.text ORDER BY launched DESC, o.name, l.text LIMIT ?");
   on_aicpu.bind(kMostRows);
-  while (on_aicpu.step())
-    report.on_aicpu.push_back({on_aicpu.text(0), on_aicpu.unsigned_integer(1), on_aicpu.text(2)});
+  while (on_aicpu.step()) report.on_aicpu.push_back({on_aicpu.text(0), on_aicpu.unsigned_integer(1), on_aicpu.text(2)});
   Statement refusals = database.prepare(
       "SELECT r.name, r.reason, l.text, sum(r.calls) FROM refusals r JOIN lines l ON l.id = r.line "
       "GROUP BY r.name, r.reason, l.text ORDER BY sum(r.calls) DESC, r.name, l.text LIMIT ?");

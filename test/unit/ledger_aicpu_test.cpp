@@ -20,10 +20,9 @@ CallArgument tensor(DataType dtype, bool defined = true) {
   return argument;
 }
 
-const Signature kBinary{"aclnnAdd",
-                        {{"self", ops::ArgDirection::kIn},
-                         {"other", ops::ArgDirection::kIn},
-                         {"out", ops::ArgDirection::kOut}}};
+const Signature kBinary{
+    "aclnnAdd",
+    {{"self", ops::ArgDirection::kIn}, {"other", ops::ArgDirection::kIn}, {"out", ops::ArgDirection::kOut}}};
 
 bool binary_runs_there(DataType self, DataType other, DataType out) {
   Call call;
