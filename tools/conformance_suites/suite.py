@@ -207,7 +207,7 @@ class File:
             results[at] = Result(outcome, excess or processes.describe_end(status))
             return True
         if not done and not results:
-            results["(the file)"] = Result(FAIL, self._last_words(excess or processes.describe_end(status)))
+            results["(file)"] = Result(FAIL, self._last_words(excess or processes.describe_end(status)))
         return False
 
     def _watch(self, pid: int) -> tuple[str, str, list[tuple[str, Result]]]:
