@@ -82,7 +82,7 @@ class Pool {
  private:
   void begin_again() noexcept {
     new (&mutex_) std::mutex;
-    new (&turn_) std::mutex;
+    turn_.unlock();  // this thread locked it before the fork
     new (&wake_) std::condition_variable;
     new (&done_) std::condition_variable;
     started_ = false;

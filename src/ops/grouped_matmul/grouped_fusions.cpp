@@ -112,7 +112,8 @@ TensorView out_of_storage(const TensorView& weight, std::vector<char>* plain) {
   dims.push_back(columns * weight.dims[rank - 1]);
   plain->resize(static_cast<size_t>(bytes_of(weight.dtype, weight.numel())));
   const char* blocks = static_cast<const char*>(weight.data);
-  base::parallel_for(dims.product() / dims[dims.size() - 1], 64, [&](int64_t begin, int64_t end) {
+  const int64_t all_rows = plain->empty() ? 0 : dims.product() / dims[dims.size() - 1];
+  base::parallel_for(all_rows, 64, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const char* from = blocks + (row / rows * columns * rows + row % rows) * run;
       char* to = plain->data() + row * columns * run;
