@@ -181,6 +181,15 @@ std::string_view without_name(const RefusalRow& row) {
   return reason.starts_with(row.name + ": ") ? reason.substr(row.name.size() + 2) : reason;
 }
 
+/// The first rows, one sentence each, and how many more there are.
+template <class Row, class Sentence>
+void add_listed(Page& page, std::string_view label, const std::vector<Row>& rows, Sentence&& sentence_of) {
+  for (size_t index = 0; index < std::min(rows.size(), kListed); ++index) {
+    page.add(index == 0 ? label : "", sentence_of(rows[index]));
+  }
+  if (rows.size() > kListed) page.add("", fmt::format("and {} more", rows.size() - kListed));
+}
+
 void add_operators(const Report& report, Page& page) {
   page.add(
       "operators",
@@ -192,26 +201,18 @@ void add_operators(const Report& report, Page& page) {
                 counted(report.distinct_calls, "shape", "shapes"), percent(report.computed, report.operator_calls),
                 percent(report.ghost, report.operator_calls),
                 report.assumed > 0 ? fmt::format(", {} assumed", percent(report.assumed, report.operator_calls)) : ""));
-  for (size_t index = 0; index < std::min(report.host_fallbacks.size(), kListed); ++index) {
-    const FallbackRow& row = report.host_fallbacks[index];
-    page.add(index == 0 ? "on host" : "", fmt::format("{} has no NPU kernel: {} on the CPU, at {}", row.name,
-                                                      counted(row.calls, "call", "calls"), shortened(row.line)));
-  }
-  if (report.host_fallbacks.size() > kListed)
-    page.add("", fmt::format("and {} more", report.host_fallbacks.size() - kListed));
-  for (size_t index = 0; index < std::min(report.on_aicpu.size(), kListed); ++index) {
-    const FallbackRow& row = report.on_aicpu[index];
-    page.add(index == 0 ? "on AICPU" : "", fmt::format("{}: {} on the device's own CPU, not its cores, at {}", row.name,
-                                                       counted(row.calls, "call", "calls"), shortened(row.line)));
-  }
-  if (report.on_aicpu.size() > kListed) page.add("", fmt::format("and {} more", report.on_aicpu.size() - kListed));
-  for (size_t index = 0; index < std::min(report.refusals.size(), kListed); ++index) {
-    const RefusalRow& row = report.refusals[index];
-    page.add(index == 0 ? "refused" : "",
-             fmt::format("{} ({}, at {}): {}", row.name, counted(row.calls, "call", "calls"), shortened(row.line),
-                         without_name(row)));
-  }
-  if (report.refusals.size() > kListed) page.add("", fmt::format("and {} more", report.refusals.size() - kListed));
+  add_listed(page, "on host", report.host_fallbacks, [](const FallbackRow& row) {
+    return fmt::format("{} has no NPU kernel: {} on the CPU, at {}", row.name, counted(row.calls, "call", "calls"),
+                       shortened(row.line));
+  });
+  add_listed(page, "on AICPU", report.on_aicpu, [](const FallbackRow& row) {
+    return fmt::format("{}: {} on the device's own CPU, not its cores, at {}", row.name,
+                       counted(row.calls, "call", "calls"), shortened(row.line));
+  });
+  add_listed(page, "refused", report.refusals, [](const RefusalRow& row) {
+    return fmt::format("{} ({}, at {}): {}", row.name, counted(row.calls, "call", "calls"), shortened(row.line),
+                       without_name(row));
+  });
 }
 
 std::string words_of(const AssumptionRow& row) {

@@ -21,8 +21,7 @@ bool is_movable(const TensorView& view) { return bits_of(view.dtype) > 0 && bits
 
 Status expect_convertible(const KernelCall& call, const TensorView& out, const TensorView& in) {
   if (!is_movable(in) || !is_movable(out)) return not_computed(call, "packed and untyped elements are not copied");
-  const auto converts = [](DataType type) { return is_real_element(type) || is_complex_type(type); };
-  if (in.dtype != out.dtype && (!converts(in.dtype) || !converts(out.dtype))) {
+  if (in.dtype != out.dtype && (!is_complex_or_real(in.dtype) || !is_complex_or_real(out.dtype))) {
     return not_computed(call, "conversion from " + std::string(name_of(in.dtype)) + " to " +
                                   std::string(name_of(out.dtype)) + " is not computed");
   }

@@ -9,6 +9,7 @@
 #include "base/generated/error_codes.h"
 #include "device/address_space.h"
 #include "device/heap.h"
+#include "ops/complex/complex.h"
 #include "ops/format/plain_views.h"
 #include "ops/kernel_call.h"
 #include "ops/run_kernel.h"
@@ -70,8 +71,7 @@ Knowledge knowledge_of(const Tensor& tensor) {
 
 uint64_t alignment_of(DataType dtype) {
   const auto bytes = static_cast<uint64_t>(bits_of(dtype) / 8);
-  const bool pairs = dtype == DataType::kComplex32 || dtype == DataType::kComplex64 || dtype == DataType::kComplex128;
-  return pairs ? bytes / 2 : std::max<uint64_t>(bytes, 1);
+  return kernels::is_complex_type(dtype) ? bytes / 2 : std::max<uint64_t>(bytes, 1);
 }
 
 Status survey(Executor& executor, Survey& survey) {

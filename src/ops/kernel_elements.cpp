@@ -14,18 +14,6 @@ namespace {
 // Counts conversions that were asked for elements without a compute type.
 std::atomic<uint64_t> unconverted{0};
 
-template <class C>
-const C* load_nothing(const char*, int64_t, int64_t count, C* buffer) {
-  if (count > 0) note_unconverted();
-  std::fill_n(buffer, count, C{});
-  return buffer;
-}
-
-template <class C>
-void store_nothing(char*, int64_t, int64_t count, const C*) {
-  if (count > 0) note_unconverted();
-}
-
 template <class C, class S>
 const C* load_elements(const char* from, int64_t stride_bytes, int64_t count, C* buffer) {
   if (stride_bytes == static_cast<int64_t>(sizeof(S))) {

@@ -36,6 +36,14 @@ def no_host_fallback() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def internal_formats() -> Iterator[None]:
+    """Allow private formats, which torch_npu forbids by default."""
+    torch.npu.config.allow_internal_format = True
+    yield
+    torch.npu.config.allow_internal_format = False
+
+
 @pytest.fixture(autouse=True)
 def same_numbers_every_time() -> None:
     """Seed the inputs, so that a test fails or passes every time."""

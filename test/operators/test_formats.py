@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 import torch_npu
 
+pytestmark = pytest.mark.usefixtures("internal_formats")
+
 NC1HWC0, FRACTAL_Z, FRACTAL_NZ, NDC1HWC0, FRACTAL_Z_3D = 3, 4, 29, 32, 33
-
-
-@pytest.fixture(autouse=True)
-def internal_formats() -> Iterator[None]:
-    """Allow private formats, which torch_npu forbids by default."""
-    torch.npu.config.allow_internal_format = True
-    yield
-    torch.npu.config.allow_internal_format = False
 
 
 def counting(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

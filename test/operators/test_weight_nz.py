@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 import torch_npu
 
+pytestmark = pytest.mark.usefixtures("internal_formats")
+
 FRACTAL_NZ = 29
 COUNTS = [2, 0, 3, 1]
-
-
-@pytest.fixture(autouse=True)
-def internal_formats() -> Iterator[None]:
-    """Allow private formats, which torch_npu forbids by default."""
-    torch.npu.config.allow_internal_format = True
-    yield
-    torch.npu.config.allow_internal_format = False
 
 
 def int8(*shape: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import os
 import re
 import shlex
@@ -153,6 +154,7 @@ def find_examples(checkout: Path, words: list[str]) -> list[tuple[outcomes.Key, 
     return found
 
 
+@functools.cache
 def faults() -> dict[outcomes.Key, tuple[str, str]]:
     """Example -> a text that its outcome's reason has if nothing else is wrong, and what it does wrong itself."""
     with FAULTS.open(encoding="utf-8", newline="") as file:

@@ -61,16 +61,6 @@ struct Conversions {
   Storer<Complex> store;
 };
 
-const Complex* load_nothing(const char*, int64_t, int64_t count, Complex* buffer) {
-  if (count > 0) note_unconverted();
-  std::fill_n(buffer, count, Complex{});
-  return buffer;
-}
-
-void store_nothing(char*, int64_t, int64_t count, const Complex*) {
-  if (count > 0) note_unconverted();
-}
-
 template <DataType type>
 constexpr Conversions kReal = {load_real<type>, store_real<type>};
 
@@ -92,7 +82,7 @@ Conversions conversions_of(DataType type) {
     case DataType::kBFloat16: return kReal<DataType::kBFloat16>;
     case DataType::kFloat: return kReal<DataType::kFloat>;
     case DataType::kDouble: return kReal<DataType::kDouble>;
-    default: return {load_nothing, store_nothing};
+    default: return {load_nothing<Complex>, store_nothing<Complex>};
   }
 }
 

@@ -73,8 +73,6 @@ std::vector<Complex> window_of(const TensorView& window, int64_t win_length, int
   return weights;
 }
 
-bool is_signal(DataType type) { return is_complex_type(type) || is_floating(type); }
-
 }  // namespace
 
 /// aclStft(self, windowOptional, out, nFft, hopLength, winLength, normalized, onesided, returnComplex): self is (L) or
@@ -84,7 +82,7 @@ Status stft(KernelCall& call) {
   const TensorView& window = call.operand(1);
   const TensorView& out = call.output(0);
   if (!self.defined || !out.defined) return not_computed(call, "self or out is null");
-  if (!is_signal(self.dtype) || !is_signal(out.dtype) || (window.defined && !is_signal(window.dtype))) {
+  if (!is_floating(self.dtype) || !is_floating(out.dtype) || (window.defined && !is_floating(window.dtype))) {
     return not_computed(call, "elements of these types are not computed");
   }
   const int64_t n_fft = call.integer(0);

@@ -16,6 +16,22 @@ struct FinalizeCall {
   int64_t list_type = 0;
 };
 
+/// x1, x2, scale and bias come first; `row_scale` is the operand from which the others follow each other.
+FinalizeCall finalize_arguments(const KernelCall& call, int row_scale) {
+  FinalizeCall args;
+  args.x = call.operand(0);
+  args.weight = call.operand(1);
+  args.scale = call.operand(2);
+  args.bias = call.operand(3);
+  args.row_scale = call.operand(row_scale);
+  args.list = call.operand(row_scale + 1);
+  args.shared = call.operand(row_scale + 2);
+  args.logit = call.operand(row_scale + 3);
+  args.rows = call.operand(row_scale + 4);
+  args.list_type = call.integer(2);
+  return args;
+}
+
 /// out[rows[i]] += logit[i] * product row i; out[sharedOffset + r] += sharedWeight * shared[r].
 Status multiply_and_combine(const KernelCall& call, const FinalizeCall& args) {
   const TensorView& out = call.output(0);
@@ -179,21 +195,11 @@ Status multiply_swiglu_quantise(const KernelCall& call, const SwigluCall& args) 
 /// pertokenScale, groupList, sharedInput, logit, rowIndex, dtype, sharedInputWeight, sharedInputOffset, transposeX1,
 /// transposeX2, groupListType, ..., out).
 Status grouped_matmul_finalize(KernelCall& call) {
-  FinalizeCall args;
-  args.x = call.operand(0);
-  args.weight = call.operand(1);
-  args.scale = call.operand(2);
-  args.bias = call.operand(3);
-  args.offset = call.operand(4);
   if (is_present(call.operand(5)) || is_present(call.operand(6))) {
     return invalid(call, "antiquantScale and antiquantOffset must be null");
   }
-  args.row_scale = call.operand(7);
-  args.list = call.operand(8);
-  args.shared = call.operand(9);
-  args.logit = call.operand(10);
-  args.rows = call.operand(11);
-  args.list_type = call.integer(2);
+  FinalizeCall args = finalize_arguments(call, 7);
+  args.offset = call.operand(4);
   return multiply_and_combine(call, args);
 }
 
@@ -201,18 +207,7 @@ Status grouped_matmul_finalize(KernelCall& call) {
 /// rowIndex,
 /// ..., out): the same without offset and antiquantisation.
 Status grouped_matmul_finalize_weight_nz(KernelCall& call) {
-  FinalizeCall args;
-  args.x = call.operand(0);
-  args.weight = call.operand(1);
-  args.scale = call.operand(2);
-  args.bias = call.operand(3);
-  args.row_scale = call.operand(4);
-  args.list = call.operand(5);
-  args.shared = call.operand(6);
-  args.logit = call.operand(7);
-  args.rows = call.operand(8);
-  args.list_type = call.integer(2);
-  return multiply_and_combine(call, args);
+  return multiply_and_combine(call, finalize_arguments(call, 4));
 }
 
 /// aclnnGroupedMatmulSwigluQuantV2 and WeightNzV2(x, weight, weightScale, weightAssistMatrix, bias, xScale,

@@ -2,6 +2,7 @@
 #include "base/vector_math.h"
 #include "ops/kernel_call.h"
 #include "ops/loss/reduction.h"
+#include "ops/norm/log_softmax_row.h"
 
 // Cross entropy of logits and targets in one operator, with label smoothing.
 
@@ -53,20 +54,6 @@ Status read_problem(KernelCall& call, const TensorView& logits, int first, Probl
   return Status::ok();
 }
 
-/// Returns the logarithm of the sum of exponentials.
-double log_probabilities_of(const float* logits, float* results, int64_t classes) {
-  double normaliser = 0;
-  base::vectorized([=, &normaliser] {
-    const float top = largest_of(logits, classes);
-    const double sum = sum_of<float>(classes, [=](int64_t k) { return vector_math::exp(logits[k] - top); });
-    const float shift = static_cast<float>(std::log(sum));
-#pragma GCC ivdep
-    for (int64_t k = 0; k < classes; ++k) results[k] = (logits[k] - top) - shift;
-    normaliser = static_cast<double>(top) + shift;
-  });
-  return normaliser;
-}
-
 }  // namespace
 
 /// Operands: input, target, weight (may be null). Outputs: loss, log-probabilities, z-loss, log of the sum of
@@ -96,7 +83,7 @@ Status cross_entropy_loss(KernelCall& call) {
       const float* const values = from.read(row, scratch);
       float* const results = to.start(row, scratch + classes);
       const int64_t target = problem.targets[static_cast<size_t>(row)];
-      normalisers[static_cast<size_t>(row)] = log_probabilities_of(values, results, classes);
+      normalisers[static_cast<size_t>(row)] = log_softmax_row(values, results, classes);
       if (target >= 0) {
         double result = -weights[target] * results[target];
         if (problem.smoothing != 0) {

@@ -3,6 +3,7 @@
 #include "base/instruction_set.h"
 #include "base/vector_math.h"
 #include "ops/kernel_call.h"
+#include "ops/norm/log_softmax_row.h"
 #include "ops/norm/row_access.h"
 
 // Softmax and log-softmax along one dimension, their gradients, and softmax under a mask.
@@ -24,18 +25,6 @@ void softmax_row(const C* from, C* to, int64_t count) {
     for (int64_t k = 0; k < count; ++k) to[k] = vector_math::exp(from[k] - top);
     const C scale = static_cast<C>(1 / sum_of<C>(count, [to](int64_t k) { return to[k]; }));
     for (int64_t k = 0; k < count; ++k) to[k] *= scale;
-  });
-}
-
-template <class C>
-void log_softmax_row(const C* from, C* to, int64_t count) {
-  base::vectorized([=] {
-    const C top = largest_of(from, count);
-    const double sum = sum_of<C>(count, [from, top](int64_t k) { return vector_math::exp(from[k] - top); });
-    const C shift = static_cast<C>(std::log(sum));
-    // Two subtractions: top and log(sum) may differ by so much that their sum loses the smaller one.
-#pragma GCC ivdep
-    for (int64_t k = 0; k < count; ++k) to[k] = (from[k] - top) - shift;
   });
 }
 
