@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "ops/clear_view.h"
 #include "ops/complex/complex.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
@@ -105,9 +106,7 @@ Status chunk_cat(KernelCall& call) {
   if (out.dims.size() != axis + 2 || chunks <= 0 || out.dims[axis] != chunks) {
     return invalid(call, "the output must have the dimensions before dim, numChunks, and one more");
   }
-  const int64_t zero = 0;
-  const TensorView zero_view = contiguous_view(const_cast<int64_t*>(&zero), DataType::kInt64, Dims());
-  if (is_real_element(out.dtype) && !fill_view(out, zero_view)) return copied(call, false);
+  if (is_real_element(out.dtype) && !clear_view(out)) return copied(call, false);
   int64_t column = 0;
   for (const TensorView& part : call.operand_list(0)) {
     if (!part.defined || part.dims.size() <= axis) return invalid(call, "a tensor of the list has too few dimensions");

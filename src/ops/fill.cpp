@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/data_type.h"
+#include "ops/clear_view.h"
 #include "ops/complex/complex.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
@@ -50,7 +51,6 @@ Status keep_triangle(KernelCall& call, bool upper) {
   const int rank = self.dims.size();
   if (rank < 2 || !(self.dims == out.dims)) return invalid(call, "a matrix and an output of its shape are needed");
   if (self.numel() == 0) return Status::ok();
-  const int64_t zero = 0;
   const int64_t columns = self.dims[rank - 1];
   const int64_t rows = self.dims[rank - 2];
   // Diagonals outside the matrix are all alike.
@@ -64,7 +64,7 @@ Status keep_triangle(KernelCall& call, bool upper) {
     const int64_t kept = upper ? columns - edge : edge;
     const int64_t cleared_start = upper ? 0 : edge;
     copy_view(narrow(to, rank - 1, kept_start, kept), narrow(from, rank - 1, kept_start, kept));
-    fill_view(narrow(to, rank - 1, cleared_start, columns - kept), integer_view(&zero));
+    clear_view(narrow(to, rank - 1, cleared_start, columns - kept));
   }
   return Status::ok();
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "ops/clear_view.h"
 #include "ops/spatial/planes.h"
 
 // Distances between the rows of matrices by a p-norm, and their gradient.
@@ -219,8 +220,7 @@ Status broadcast_cdist_backward(KernelCall& call) {
   }
   const double p = power_of(call.number(0));
   if (!(p >= 0)) return invalid(call, "p must not be negative");
-  const float zero = 0;
-  fill_view(out, contiguous_view(const_cast<float*>(&zero), DataType::kFloat, Dims()));
+  clear_view(out);
   if (x1.numel() == 0) return Status::ok();
   const int64_t width = x1.dims[rank - 1];
   const int64_t count = x1.dims[rank - 2] * width;

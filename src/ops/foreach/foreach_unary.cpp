@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "base/vector_math.h"
+#include "ops/clear_view.h"
 #include "ops/foreach/tensor_lists.h"
 
 // One operation on each tensor of a list.
@@ -151,10 +152,7 @@ Status foreach_round_off_number(KernelCall& call) {
 Status foreach_zero(KernelCall& call) {
   const std::vector<TensorView>& out = call.output_list(0);
   DRYDOCK_RETURN_IF_ERROR(expect_lists(call, out, {}));
-  const int64_t zero = 0;
-  for (const TensorView& view : out) {
-    fill_view(view, contiguous_view(const_cast<int64_t*>(&zero), DataType::kInt64, Dims()));
-  }
+  for (const TensorView& view : out) clear_view(view);
   return Status::ok();
 }
 

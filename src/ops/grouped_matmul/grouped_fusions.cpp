@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/clear_view.h"
 #include "ops/grouped_matmul/groups.h"
 #include "ops/quant/dynamic_rows.h"
 #include "ops/quant/integer_rows.h"
@@ -239,10 +240,7 @@ Status grouped_matmul_swiglu_quant_weight_nz(KernelCall& call) {
   if (is_present(call.operand(2)) || is_present(call.operand(3))) {
     return not_computed(call, "bias and offset must be null");
   }
-  if (call.output(2).defined) {  // a symmetric quantisation has no offset
-    const float zero = 0;
-    fill_view(call.output(2), contiguous_view(const_cast<float*>(&zero), DataType::kFloat, Dims()));
-  }
+  if (call.output(2).defined) clear_view(call.output(2));  // a symmetric quantisation has no offset
   SwigluCall args;
   args.x = call.operand(0);
   args.weight = {call.operand(1)};

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "ops/clear_view.h"
 #include "ops/kernel_access.h"
 #include "ops/kernel_call.h"
 
@@ -68,8 +69,7 @@ Status clear_float_status(KernelCall& call) {
   for (int index = 0; index < call.output_count(); ++index) {
     const TensorView& data = call.output(index);
     if (!data.defined || data.numel() == 0) continue;
-    double zero = 0;
-    if (!fill_view(data, contiguous_view(&zero, DataType::kDouble, Dims()))) {
+    if (!clear_view(data)) {
       return not_computed(call, "the status has a type that is not computed");
     }
   }

@@ -1,5 +1,6 @@
 #include "base/instruction_set.h"
 #include "base/vector_math.h"
+#include "ops/clear_view.h"
 #include "ops/kernel_call.h"
 #include "ops/loss/reduction.h"
 #include "ops/norm/log_softmax_row.h"
@@ -103,10 +104,7 @@ Status cross_entropy_loss(KernelCall& call) {
     write_values(loss, losses);
   }
   const TensorView& z_loss = call.output(2);
-  if (z_loss.defined && is_real_element(z_loss.dtype)) {
-    float zero = 0;
-    fill_view(z_loss, contiguous_view(&zero, DataType::kFloat, Dims()));
-  }
+  if (z_loss.defined && is_real_element(z_loss.dtype)) clear_view(z_loss);
   const TensorView& normaliser = call.output(3);
   if (normaliser.defined && is_real_element(normaliser.dtype) && normaliser.numel() == problem.rows) {
     write_values(normaliser, normalisers);

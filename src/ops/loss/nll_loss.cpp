@@ -1,3 +1,4 @@
+#include "ops/clear_view.h"
 #include "ops/kernel_call.h"
 #include "ops/loss/reduction.h"
 
@@ -115,8 +116,7 @@ Status nll_loss_backward(KernelCall& call) {
     }
     factor = 1 / as_double(total_weight);
   }
-  float zero = 0;
-  fill_view(out, contiguous_view(&zero, DataType::kFloat, Dims()));
+  clear_view(out);
   const std::vector<double> gradients = values_of<double>(gradient);
   const Storer<double> store = storer_of<double>(out.dtype);
   const int64_t class_stride = out.strides[samples.class_axis] * bytes_of(out.dtype, 1);
