@@ -13,6 +13,7 @@ function(drydock_sources variable)
 endfunction()
 
 drydock_sources(DRYDOCK_RUNTIME_SOURCES base trace values device ops comm abi)
+drydock_sources(DRYDOCK_REPLAY_SOURCES replay)
 drydock_sources(DRYDOCK_LEDGER_SOURCES ledger)
 drydock_sources(DRYDOCK_CLI_SOURCES cli)
 
@@ -50,12 +51,20 @@ set_target_properties(drydock_shared PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY "${DRYDOCK_STAGE}/cann/lib64"
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
 
+if(DRYDOCK_REPLAY_SOURCES)
+  add_library(drydock_replay STATIC ${DRYDOCK_REPLAY_SOURCES})
+  target_link_libraries(drydock_replay PUBLIC drydock_runtime)
+else()
+  add_library(drydock_replay INTERFACE)
+  target_link_libraries(drydock_replay INTERFACE drydock_runtime)
+endif()
+
 if(DRYDOCK_LEDGER_SOURCES)
   add_library(drydock_ledger STATIC ${DRYDOCK_LEDGER_SOURCES})
-  target_link_libraries(drydock_ledger PUBLIC drydock_runtime drydock_sqlite3)
+  target_link_libraries(drydock_ledger PUBLIC drydock_replay drydock_sqlite3)
 else()
   add_library(drydock_ledger INTERFACE)
-  target_link_libraries(drydock_ledger INTERFACE drydock_runtime drydock_sqlite3)
+  target_link_libraries(drydock_ledger INTERFACE drydock_replay drydock_sqlite3)
 endif()
 
 # Everything of the command but its main(), for the unit tests.
