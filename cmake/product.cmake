@@ -16,6 +16,7 @@ drydock_sources(DRYDOCK_RUNTIME_SOURCES base trace values device ops comm abi)
 drydock_sources(DRYDOCK_REPLAY_SOURCES replay)
 drydock_sources(DRYDOCK_SNAPSHOT_SOURCES snapshot)
 drydock_sources(DRYDOCK_LEDGER_SOURCES ledger)
+drydock_sources(DRYDOCK_EXPORT_SOURCES export)
 drydock_sources(DRYDOCK_CLI_SOURCES cli)
 
 # Inner loops of operators are worth more optimisation than the rest. None of these changes a result: no library call
@@ -71,13 +72,16 @@ else()
   target_link_libraries(drydock_ledger INTERFACE drydock_replay drydock_sqlite3)
 endif()
 
+add_library(drydock_export STATIC ${DRYDOCK_EXPORT_SOURCES})
+target_link_libraries(drydock_export PUBLIC drydock_ledger "${DRYDOCK_ZLIB}")
+
 # Everything of the command but its main(), for the unit tests.
 set(DRYDOCK_CLI_MAIN ${DRYDOCK_CLI_SOURCES})
 list(FILTER DRYDOCK_CLI_MAIN INCLUDE REGEX "/main\\.cpp$")
 list(FILTER DRYDOCK_CLI_SOURCES EXCLUDE REGEX "/main\\.cpp$")
 if(DRYDOCK_CLI_SOURCES)
   add_library(drydock_cli STATIC ${DRYDOCK_CLI_SOURCES})
-  target_link_libraries(drydock_cli PUBLIC drydock_ledger drydock_snapshot "${DRYDOCK_ZLIB}")
+  target_link_libraries(drydock_cli PUBLIC drydock_export drydock_snapshot)
 else()
   add_library(drydock_cli INTERFACE)
   target_link_libraries(drydock_cli INTERFACE drydock_ledger)

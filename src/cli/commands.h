@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "cli/run_options.h"
@@ -34,5 +35,16 @@ struct TraceOptions {
 };
 /// Prints the records of a run's traces (or of one trace file) as text, one a line, below a line that names the trace.
 int trace_command(const TraceOptions& options);
+
+struct ExportOptions {
+  std::string run;     ///< a run folder or a trace file
+  std::string format;  ///< torch-snapshot, chrome-trace, csv
+  std::string output;  ///< a file; a folder for csv
+  int32_t process = 0;
+  uint64_t entries = 1'000'000;
+  std::string at = "end";  ///< or "peak"
+};
+/// Writes a run's memory in a format of others.
+int export_command(const ExportOptions& options);
 
 }  // namespace drydock::cli

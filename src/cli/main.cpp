@@ -49,6 +49,36 @@ void add_run_options(CLI::App& app, RunOptions& options) {
     option->check(CLI::Validator(refuse_empty, ""));
 }
 
+CLI::App* add_export(CLI::App& app, ExportOptions& options) {
+  CLI::App* verb = app.add_subcommand("export", "Write a run's memory in a format that other tools open");
+  const CLI::Validator not_empty(refuse_empty, "");
+  verb->add_option("RUN", options.run, "Run folder, or a .ddtrace file")->required()->check(not_empty);
+  verb->add_option(
+          "--format", options.format,
+          "torch-snapshot (a pickle for torch's _memory_viz.py and its viewer), chrome-trace (JSON for Perfetto), "
+          "csv (memory_record.csv and operator_memory.csv, as the Ascend profiler writes them)")
+      ->required()
+      ->check(CLI::IsMember({"torch-snapshot", "chrome-trace", "csv"}));
+  verb->add_option("-o,--output", options.output, "File to write, compressed where it ends in .gz; a folder for csv")
+      ->required()
+      ->check(not_empty);
+  verb->add_option("--process", options.process, "Process to take, by its number (default: the one that recorded most)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--entries", options.entries,
+                   "torch-snapshot: last entries of the history to keep (default 1000000)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--at", options.at,
+                   "torch-snapshot: the state at the program's end (default: before it gives all back), or at its peak")
+      ->check(CLI::IsMember({"end", "peak"}));
+  verb->footer(
+      "Examples:\n"
+      "  drydock export r1 --format torch-snapshot -o r1.pickle && python -m torch.cuda._memory_viz trace_plot "
+      "r1.pickle\n"
+      "  drydock export r1 --format chrome-trace -o r1.json.gz\n"
+      "  drydock export r1 --format csv -o r1-tables\n");
+  return verb;
+}
+
 int dispatch(int argc, char** argv) {
   // What stands behind the first -- is the command's own and none of ours.
   RunOptions options;
@@ -100,11 +130,15 @@ int dispatch(int argc, char** argv) {
                       "A torch_npu wheel (.whl) or folder: the names it wants and we lack");
   support->add_flag("--json", support_options.json, "As JSON");
 
-  const std::vector<CLI::App*> verbs = {run, env, ledger, trace, support};
+  ExportOptions export_options;
+  CLI::App* exporter = add_export(app, export_options);
+
+  const std::vector<CLI::App*> verbs = {run, env, ledger, trace, support, exporter};
   for (CLI::App* verb : {ledger, trace, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
-    complain("there is no subcommand \"" + own[0] + "\": run, env, ledger, trace, support. See drydock --help.");
+    complain("there is no subcommand \"" + own[0] +
+             "\": run, env, ledger, trace, support, export. See drydock --help.");
     return kExitUsage;
   }
   std::vector<std::string> reversed(own.rbegin(), own.rend());
@@ -126,6 +160,7 @@ int dispatch(int argc, char** argv) {
   if (env->parsed()) return env_command(options);
   if (ledger->parsed()) return ledger_command(ledger_options);
   if (trace->parsed()) return trace_command(trace_options);
+  if (exporter->parsed()) return export_command(export_options);
   return run_support(support_options);
 }
 

@@ -12,6 +12,7 @@
 
 #include "ledger/aicpu.h"
 #include "ledger/database.h"
+#include "ledger/memory_records.h"
 #include "trace/call_encoding.h"
 #include "trace/reader.h"
 
@@ -21,9 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using trace::Kind;
 using trace::Record;
-
-// One number for what a record calls an address: offsets in device memory and numbers of identities don't mix.
-uint64_t key_of(const trace::TracedValue& value) { return value.bits | (static_cast<uint64_t>(value.tag) << 62); }
 
 SourceLine source_line(const trace::Reader& reader, trace::LineId id) {
   const trace::Reader::Line line = reader.line(id);
@@ -42,42 +40,7 @@ CallText call_text(const trace::Reader& reader, trace::CallId id) {
 void take(const trace::Reader& reader, const Record& record, ProcessAccount& account) {
   switch (record.kind) {
     case Kind::kOperator: account.operator_launched(record.device, record.call, record.line, record.outcome); break;
-    case Kind::kBlockAllocated:
-      account.memory(record.device)
-          .block_allocated(key_of(record.address), record.size_bytes, record.is_workspace, record.line);
-      break;
-    case Kind::kWorkspaceGiven: account.memory(record.device).workspace_given(key_of(record.address)); break;
-    case Kind::kBlockFreed: account.memory(record.device).block_freed(key_of(record.address)); break;
-    case Kind::kBlockRequested:
-      account.memory(record.device).block_requested(key_of(record.address), record.size_bytes);
-      break;
-    case Kind::kDriverAllocated:
-      account.memory(record.device)
-          .driver_allocated({.kind = record.memory,
-                             .address = key_of(record.address),
-                             .handle = key_of(record.detail),
-                             .size_bytes = record.size_bytes,
-                             .line = record.line,
-                             .allocated_record = reader.records()});
-      break;
-    case Kind::kDriverFreed:
-      account.memory(record.device)
-          .driver_freed(record.memory, key_of(record.address), key_of(record.detail), reader.records());
-      break;
-    case Kind::kDriverOutOfMemory: {
-      OutOfMemory event;
-      event.record = reader.records();
-      event.kind = record.memory;
-      event.requested_bytes = record.size_bytes;
-      event.free_bytes = record.free_bytes;
-      event.capacity_bytes = record.capacity_bytes;
-      event.line = record.line;
-      account.out_of_memory(record.device, std::move(event));
-      break;
-    }
-    case Kind::kOverhead:
-      account.memory(record.device).overhead_charged(reader.string(record.text), record.size_bytes);
-      break;
+    case Kind::kDriverOutOfMemory: account.out_of_memory(record.device, out_of_memory_of(reader, record)); break;
     case Kind::kCopy:
       account.copied(record.copy, record.device, record.size_bytes, record.is_async, record.line);
       break;
@@ -95,7 +58,8 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
                                 .file = std::string(reader.string(record.file)),
                                 .line = record.file_line});
       break;
-    default:  // definitions: taken from the reader's tables at the end
+    default:  // definitions are taken from the reader's tables at the end
+      if (is_memory_record(record.kind)) take_memory_record(reader, record, account.memory(record.device));
       break;
   }
 }
