@@ -12,7 +12,9 @@ namespace {
 
 template <class C>
 void copy_strided(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t count) {
-  if (to_stride == static_cast<int64_t>(sizeof(C)) && from_stride == 0) {
+  // A complex number is aligned to its parts, not to its size.
+  if (to_stride == static_cast<int64_t>(sizeof(C)) && from_stride == 0 &&
+      reinterpret_cast<uintptr_t>(to) % alignof(C) == 0) {
     C value;
     std::memcpy(&value, from, sizeof(C));
     std::fill_n(reinterpret_cast<C*>(to), count, value);
@@ -35,10 +37,10 @@ void copy_transposed(char* to, int64_t to_row, const char* from, int64_t from_co
     for (int64_t column_tile = 0; column_tile < columns; column_tile += kTile) {
       const int64_t column_end = std::min(column_tile + kTile, columns);
       for (int64_t row = row_tile; row < row_end; ++row) {
-        E* results = reinterpret_cast<E*>(to + row * to_row);
+        char* result = to + row * to_row + column_tile * static_cast<int64_t>(sizeof(E));
         const char* column = from + row * static_cast<int64_t>(sizeof(E)) + column_tile * from_column;
-        for (int64_t k = column_tile; k < column_end; ++k, column += from_column) {
-          results[k] = *reinterpret_cast<const E*>(column);
+        for (int64_t k = column_tile; k < column_end; ++k, column += from_column, result += sizeof(E)) {
+          std::memcpy(result, column, sizeof(E));
         }
       }
     }

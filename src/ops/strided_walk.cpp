@@ -24,12 +24,20 @@ void StridedWalk::add(char* data, const Dims& strides_bytes) {
 void StridedWalk::follow_first_view() {
   const auto distance = [&](int axis) { return std::abs(strides_[0][axis]); };
   bool in_order = true;
-  for (int axis = 1; axis < dims_.size(); ++axis) in_order &= distance(axis - 1) >= distance(axis);
+  int64_t last = INT64_MAX;
+  for (int axis = 0; axis < dims_.size(); ++axis) {
+    if (dims_[axis] == 1) continue;  // its stride says nothing
+    in_order &= last >= distance(axis);
+    last = distance(axis);
+  }
   if (in_order) return;
+  // Insertion: few axes, and std::stable_sort would allocate.
   std::array<int, kMaxRank> order;
-  for (int axis = 0; axis < dims_.size(); ++axis) order[static_cast<size_t>(axis)] = axis;
-  std::stable_sort(order.begin(), order.begin() + dims_.size(),
-                   [&](int a, int b) { return distance(a) > distance(b); });
+  for (int axis = 0; axis < dims_.size(); ++axis) {
+    auto place = static_cast<size_t>(axis);
+    for (; place > 0 && distance(order[place - 1]) < distance(axis); --place) order[place] = order[place - 1];
+    order[place] = axis;
+  }
   const auto reordered = [&](const Dims& values) {
     Dims result = values;
     for (int axis = 0; axis < values.size(); ++axis) result[axis] = values[order[static_cast<size_t>(axis)]];

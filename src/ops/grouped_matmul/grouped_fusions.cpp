@@ -6,6 +6,7 @@
 #include "ops/grouped_matmul/groups.h"
 #include "ops/quant/dynamic_rows.h"
 #include "ops/quant/integer_rows.h"
+#include "ops/shapes.h"
 
 // Grouped products fused with what follows them: the sum of a token's experts, or SwiGLU and a quantisation.
 
@@ -223,7 +224,12 @@ Status grouped_matmul_swiglu_quant(KernelCall& call) {
   std::vector<std::vector<char>> plain(args.weight.size());
   for (size_t index = 0; index < plain.size(); ++index) {
     TensorView& weight = args.weight[index];
-    if (weight.defined && weight.dims.size() >= 4) weight = out_of_storage(weight, &plain[index]);
+    if (!weight.defined || weight.dims.size() < 4) continue;
+    const int last = weight.dims.size() - 1;
+    if (!is_contiguous(weight) || weight.dims[last] * bits_of(weight.dtype) % 8 != 0) {
+      return invalid(call, "a weight with the sizes of its storage must be dense, in blocks of whole bytes");
+    }
+    weight = out_of_storage(weight, &plain[index]);
   }
   args.scale = call.operand_list(1);
   args.assist = call.operand_list(2);
