@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 
 _installed = False
 _steps_by_hand = False
+_freed_before_collection = 0
 _recorded: set[int] = set()
 
 # torch_npu's own kernels that compute on the CPU say so once. Operators without any kernel go through a fallback that
@@ -47,6 +49,21 @@ def install() -> None:
     register_optimizer_step_post_hook(_optimizer_stepped)
     _chain_exception_hooks()
     _chain_warnings()
+    gc.callbacks.append(_collecting)
+
+
+def _collecting(phase: str, info: dict[str, int]) -> None:
+    """Tells which blocks Python's garbage collector freed: those of reference cycles."""
+    global _freed_before_collection
+    if "torch_npu" not in sys.modules:
+        return  # nor is Drydock's library in the process
+    with contextlib.suppress(Exception):
+        from drydock import _recorder
+
+        if phase == "start":
+            _freed_before_collection = _recorder.blocks_freed()
+        else:
+            _recorder.garbage_collected(info["generation"], _freed_before_collection)
 
 
 def step() -> None:

@@ -18,11 +18,14 @@ def _library() -> ctypes.CDLL:
         ("drydock_trace_step_ended", []),
         ("drydock_trace_host_fallback", [ctypes.c_char_p]),
         ("drydock_trace_python_exception", [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32]),
+        ("drydock_trace_garbage_collected", [ctypes.c_uint32, ctypes.c_uint64]),
         ("drydock_trace_close", []),
     ):
         function = getattr(library, name)
         function.argtypes = arguments
         function.restype = None
+    library.drydock_trace_blocks_freed.argtypes = []
+    library.drydock_trace_blocks_freed.restype = ctypes.c_uint64
     return library
 
 
@@ -38,6 +41,14 @@ def _bytes(text: str) -> bytes:
 
 def step_ended() -> None:
     _library().drydock_trace_step_ended()
+
+
+def blocks_freed() -> int:
+    return int(_library().drydock_trace_blocks_freed())
+
+
+def garbage_collected(generation: int, freed_before: int) -> None:
+    _library().drydock_trace_garbage_collected(generation, freed_before)
 
 
 def host_fallback(name: str) -> None:

@@ -21,6 +21,7 @@ MemoryAccount::MemoryAccount(int32_t device, const DieMemory& memory)
       used_bytes_(memory.idle_bytes),
       overhead_bytes_(memory.idle_bytes),
       peak_used_bytes_(memory.idle_bytes) {
+  trace::capacity_told(device, memory.usable_bytes);
   trace::overhead_charged(device, "idle", memory.idle_bytes);
 }
 

@@ -71,6 +71,32 @@ void advise_fragmentation(const MemoryEvidence& evidence, bool expandable_segmen
   advice.push_back(smaller_batch(evidence));
 }
 
+void advise_growth(const MemoryEvidence& evidence, const std::string& growing_line, std::vector<Advice>& advice) {
+  const std::string rate =
+      fmt::format("{} were added over {} steps, about {} a step", human_size(evidence.grown_bytes),
+                  evidence.grown_steps, human_size(evidence.grown_bytes / std::max<uint32_t>(1, evidence.grown_steps)));
+  if (evidence.growth == Growth::kLeak || evidence.growth == Growth::kNone) {
+    advice.push_back({growing_line.empty() ? "find what outlives a step"
+                                           : fmt::format("look at {}: it keeps more in every step", growing_line),
+                      rate + "; a loss kept without .item() or .detach(), or a list of outputs, does this.",
+                      {}});
+    return;
+  }
+  const bool longer = evidence.growth == Growth::kLongerInputs;
+  advice.push_back({longer ? "cap the length of the inputs (max_length, truncation), or let batches hold a number of "
+                             "tokens and not of samples"
+                           : fmt::format("look at {}: it allocates more in every step",
+                                         growing_line.empty() ? "what the steps do" : growing_line),
+                    rate + (longer ? ", as the inputs that were copied to the device grew; nothing outlives a step."
+                                   : "; nothing outlives a step, and the inputs did not grow."),
+                    {}});
+  if (longer)
+    advice.push_back({"do not sort samples by length, so that the longest batch comes first and fails at once",
+                      "batches that grow over an epoch die late.",
+                      {}});
+  advice.push_back(smaller_batch(evidence));
+}
+
 }  // namespace
 
 std::vector<Advice> advise(MemoryClass memory_class, const MemoryEvidence& evidence, bool expandable_segments,
@@ -101,15 +127,7 @@ std::vector<Advice> advise(MemoryClass memory_class, const MemoryEvidence& evide
                         {}});
       advice.push_back(smaller_batch(evidence));
       break;
-    case MemoryClass::kGrowth:
-      advice.push_back({growing_line.empty() ? "find what outlives a step"
-                                             : fmt::format("look at {}: it keeps more in every step", growing_line),
-                        fmt::format("{} were added over {} steps, about {} a step; a loss kept without .item() or "
-                                    ".detach(), or a list of outputs, does this.",
-                                    human_size(evidence.grown_bytes), evidence.grown_steps,
-                                    human_size(evidence.grown_bytes / std::max<uint32_t>(1, evidence.grown_steps))),
-                        {}});
-      break;
+    case MemoryClass::kGrowth: advise_growth(evidence, growing_line, advice); break;
     case MemoryClass::kFragmentation:
       advise_fragmentation(evidence, expandable_segments, allocator_settings, advice);
       break;
@@ -151,6 +169,14 @@ std::string explain(MemoryClass memory_class, const MemoryEvidence& evidence) {
                                           : fmt::format("Operators' scratch memory holds {}, more than all tensors.",
                                                         human_size(evidence.workspace_bytes));
     case MemoryClass::kGrowth:
+      if (evidence.growth == Growth::kLongerInputs)
+        return fmt::format("Each step needed more than those before, {} in {} steps, as its inputs were larger; nothing "
+                           "was kept from step to step.",
+                           human_size(evidence.grown_bytes), evidence.grown_steps);
+      if (evidence.growth == Growth::kLargerSteps)
+        return fmt::format("Each step needed more than those before, {} in {} steps; nothing was kept from step to "
+                           "step, and the inputs from the host did not grow.",
+                           human_size(evidence.grown_bytes), evidence.grown_steps);
       return fmt::format("Steps ended with ever more allocated: {} in {} steps.", human_size(evidence.grown_bytes),
                          evidence.grown_steps);
     case MemoryClass::kFragmentation:

@@ -41,6 +41,8 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
   switch (record.kind) {
     case Kind::kOperator: account.operator_launched(record.device, record.call, record.line, record.outcome); break;
     case Kind::kDriverOutOfMemory: account.out_of_memory(record.device, out_of_memory_of(reader, record)); break;
+    case Kind::kCapacity: account.capacity_told(record.device, record.capacity_bytes); break;
+    case Kind::kGarbageCollected: account.garbage_collected(record.count); break;
     case Kind::kCopy:
       account.copied(record.copy, record.device, record.size_bytes, record.is_async, record.line);
       break;
@@ -57,6 +59,10 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
                                 .text = std::string(reader.string(record.text)),
                                 .file = std::string(reader.string(record.file)),
                                 .line = record.file_line});
+      break;
+    case Kind::kDriverFreed:
+      account.driver_returned(record.memory, record.size_bytes, record.line);
+      take_memory_record(reader, record, account.memory(record.device));
       break;
     default:  // definitions are taken from the reader's tables at the end
       if (is_memory_record(record.kind)) take_memory_record(reader, record, account.memory(record.device));

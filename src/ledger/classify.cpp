@@ -60,23 +60,4 @@ MemoryClass classify(const MemoryEvidence& given) {
   return MemoryClass::kCapacity;
 }
 
-uint64_t steady_growth(const std::vector<StepEnd>& steps) {
-  // The first step makes the optimizer's state; four intervals after it are the least that shows a direction.
-  constexpr size_t kWarmUp = 1;
-  constexpr size_t kLeast = 6;
-  if (steps.size() < kLeast) return 0;
-  const uint64_t first = steps[kWarmUp].allocated_bytes;
-  const uint64_t last = steps.back().allocated_bytes;
-  if (last <= first) return 0;
-  size_t rises = 0;
-  size_t intervals = 0;
-  for (size_t index = kWarmUp + 1; index < steps.size(); ++index, ++intervals)
-    if (steps[index].allocated_bytes > steps[index - 1].allocated_bytes) ++rises;
-  if (rises * 10 < intervals * 8) return 0;
-  // A plateau after a rise is no leak: the second half must do its part.
-  const uint64_t middle = steps[kWarmUp + (steps.size() - kWarmUp) / 2].allocated_bytes;
-  const uint64_t second_half = minus(last, middle);
-  return second_half * 4 >= last - first ? last - first : 0;
-}
-
 }  // namespace drydock::ledger

@@ -117,6 +117,29 @@ void take_message(const std::string& text, MemoryEvidence& evidence) {
   evidence.limit_bytes = size_before(text, " allowed").value_or(0);
 }
 
+// The most that blocks can have allocated: what the device has, less what is never theirs. 0 if unknown.
+uint64_t room_of(const ProcessAccount& process, const MemoryAccount& memory) {
+  uint64_t taken = memory.workspace_bytes();
+  for (const auto& [what, bytes] : memory.overheads()) taken += bytes;
+  const uint64_t capacity = process.capacity_bytes(memory.device());
+  return capacity > taken ? capacity - taken : 0;
+}
+
+void find_trend_of(const ProcessAccount& process, std::string_view directory, TrendRow& row) {
+  const MemoryAccount* memory = largest_memory(process);
+  if (memory == nullptr) return;
+  row.trend = find_trend(process.steps(), room_of(process, *memory));
+  if (row.trend.growing != 0) row.growing_line = line_text(process, row.trend.growing, directory);
+  if (row.trend.line != 0) row.tooth_line = line_text(process, row.trend.line, directory);
+}
+
+// What the first half of the steps would have said of the step that does not fit any more.
+uint32_t foretold_step(const ProcessAccount& process, const MemoryAccount& memory) {
+  std::vector<StepEnd> first = process.steps();
+  first.resize(first.size() / 2 + 1);
+  return find_trend(first, room_of(process, memory)).full_at_step;
+}
+
 void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, const Candidate& candidate,
                          Verdict& verdict) {
   verdict.kind = VerdictKind::kOutOfMemory;
@@ -163,8 +186,10 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
     take_message(text, evidence);
   }
   evidence.asked_for_workspace = contains(text, "NPUWorkspaceAllocator");
-  evidence.grown_bytes = steady_growth(process.steps());
-  evidence.grown_steps = evidence.grown_bytes > 0 ? process.steps_ended() - 2 : 0;
+  const Trend& trend = verdict.trend.trend;
+  evidence.growth = trend.growth;
+  evidence.grown_bytes = trend.grown_bytes;
+  evidence.grown_steps = trend.grown_steps;
 
   verdict.memory_class = classify(evidence);
   verdict.evidence.insert(verdict.evidence.begin(), explain(verdict.memory_class, evidence));
@@ -181,7 +206,14 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
   std::string growing;
   if (verdict.memory_class == MemoryClass::kGrowth && memory != nullptr) {
     const auto grown = holder_lines(process, memory->holder_lines().growth_since_mark(), directory);
-    if (!grown.empty()) growing = grown.front().line;
+    if (trend.growth != Growth::kLeak) {
+      growing = verdict.trend.growing_line;
+    } else if (!grown.empty()) {
+      growing = verdict.trend.growing_line = grown.front().line;
+    }
+    if (const uint32_t foretold = foretold_step(process, *memory); foretold > 0)
+      verdict.evidence.push_back(fmt::format("The first {} steps alone foretold step {} as the first that does not fit.",
+                                             process.steps_ended() / 2 + 1, foretold));
   }
   const std::string settings = run.variable("PYTORCH_NPU_ALLOC_CONF");
   const bool expandable = contains(settings, "expandable_segments:True") ||
@@ -326,9 +358,15 @@ Verdict judge(const RunInfo& run, const std::vector<ProcessAccount>& processes, 
       verdict.is_running = verdict.is_running || process.is_running;
     }
   }
+  const auto fewer_steps = [](const ProcessAccount& a, const ProcessAccount& b) {
+    return a.steps_ended() < b.steps_ended();
+  };
+  const auto longest = std::max_element(processes.begin(), processes.end(), fewer_steps);
+  if (longest != processes.end()) find_trend_of(*longest, run.working_directory, verdict.trend);
   if (!finished) {
     verdict.is_running = false;
     if (const std::optional<Candidate> candidate = find_out_of_memory(run, processes)) {
+      find_trend_of(processes[static_cast<size_t>(candidate->process)], run.working_directory, verdict.trend);
       judge_out_of_memory(run, processes[static_cast<size_t>(candidate->process)], *candidate, verdict);
     } else {
       judge_failure(run, processes, entry_of, verdict);

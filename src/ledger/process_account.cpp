@@ -22,10 +22,11 @@ void ProcessAccount::operator_launched(int32_t device, trace::CallId call, trace
     slot = static_cast<uint32_t>(launches_.size());
   }
   ++launches_[slot - 1].count[kind];
-  ++step_operators_;
+  ++step_.operators;
 }
 
 void ProcessAccount::copied(trace::CopyKind kind, int32_t device, uint64_t size_bytes, bool async, trace::LineId line) {
+  if (kind == trace::CopyKind::kHostToDevice) step_.input_bytes += size_bytes;
   Tally& tally = copies_[{kind, device, async, line}];
   ++tally.count;
   tally.bytes += size_bytes;
@@ -50,17 +51,55 @@ void ProcessAccount::out_of_memory(int32_t device, OutOfMemory event) {
   memory(device).out_of_memory(std::move(event));
 }
 
+uint64_t ProcessAccount::capacity_bytes(int32_t device) const {
+  const auto found = capacities_.find(device);
+  return found == capacities_.end() ? 0 : found->second;
+}
+
+void ProcessAccount::driver_returned(trace::DriverMemory kind, uint64_t size_bytes, trace::LineId line) {
+  if (kind != trace::DriverMemory::kMalloc && kind != trace::DriverMemory::kPhysical) return;
+  step_.returned_bytes += size_bytes;
+  const uint64_t of_line = returns_[line] += size_bytes;
+  if (of_line >= step_.returning.bytes) step_.returning = {line, of_line};
+}
+
+// What each line did within the step that ends.
+void ProcessAccount::compare_lines(int32_t device, const HolderTally& tally) {
+  std::vector<LineState>& before = line_states_[device];
+  before.resize(tally.lines().size());
+  for (size_t index = 0; index < before.size(); ++index) {
+    const LineTally& now = tally.lines()[index];
+    LineState& then = before[index];
+    if (const uint64_t bytes = now.allocated_bytes - then.allocated_bytes; bytes > 0)
+      step_.largest.push_back({now.line, bytes});
+    if (now.live_bytes > then.live_bytes && now.live_bytes - then.live_bytes > step_.rising.bytes)
+      step_.rising = {now.line, now.live_bytes - then.live_bytes};
+    if (now.live_bytes < then.live_bytes && then.live_bytes - now.live_bytes > step_.falling.bytes)
+      step_.falling = {now.line, then.live_bytes - now.live_bytes};
+    then = {now.live_bytes, now.allocated_bytes};
+  }
+}
+
 void ProcessAccount::step_ended(uint64_t record, uint64_t time_ns) {
-  StepEnd end{.step = steps_ended() + 1, .record = record, .time_ns = time_ns, .operators = step_operators_};
+  step_.step = steps_ended() + 1;
+  step_.record = record;
+  step_.time_ns = time_ns;
   for (auto& [device, memory] : memories_) {
-    end.allocated_bytes += memory.allocated_bytes();
-    end.reserved_bytes += memory.reserved_bytes();
-    end.peak_allocated_bytes += memory.step_peak_allocated_bytes();
+    step_.allocated_bytes += memory.allocated_bytes();
+    step_.reserved_bytes += memory.reserved_bytes();
+    step_.peak_allocated_bytes += memory.step_peak_allocated_bytes();
+    compare_lines(device, memory.holder_lines());
     memory.step_ended();
   }
-  steps_.push_back(end);
+  constexpr size_t kKept = 6;
+  const auto larger = [](const LineBytes& a, const LineBytes& b) { return a.bytes > b.bytes; };
+  const auto kept = step_.largest.begin() + static_cast<ptrdiff_t>(std::min(kKept, step_.largest.size()));
+  std::partial_sort(step_.largest.begin(), kept, step_.largest.end(), larger);
+  step_.largest.erase(kept, step_.largest.end());
+  steps_.push_back(std::move(step_));
+  step_ = StepEnd();
+  returns_.clear();
   launch_index_.clear();
-  step_operators_ = 0;
 }
 
 void ProcessAccount::host_fallback(std::string_view name, trace::LineId line) {

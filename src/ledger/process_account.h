@@ -39,7 +39,12 @@ struct Launches {
   std::array<uint32_t, kOutcomes> count{};
 };
 
-/// How things stood when a step ended.
+struct LineBytes {
+  trace::LineId line = 0;
+  uint64_t bytes = 0;
+};
+
+/// How things stood when a step ended, and what the step did.
 struct StepEnd {
   uint32_t step = 0;  ///< counted from 1
   uint64_t record = 0;
@@ -48,6 +53,13 @@ struct StepEnd {
   uint64_t allocated_bytes = 0;  ///< over all devices
   uint64_t reserved_bytes = 0;
   uint64_t peak_allocated_bytes = 0;
+  uint64_t input_bytes = 0;        ///< copied from the host to devices within the step
+  uint64_t returned_bytes = 0;     ///< driver memory that was given back within the step
+  uint64_t collected_blocks = 0;   ///< blocks that Python's garbage collector freed within the step
+  LineBytes returning{};             ///< the line that gave most of it back
+  LineBytes falling{};               ///< the line that holds less than at the step before, and by how much: the largest
+  LineBytes rising{};                ///< the same of those that hold more
+  std::vector<LineBytes> largest{};  ///< what lines allocated within the step: the largest few, largest first
 };
 
 struct Exception {
@@ -130,12 +142,19 @@ class ProcessAccount {
   void failed(uint64_t record, uint32_t entry, int32_t code, std::string_view message, trace::LineId line);
   void out_of_memory(int32_t device, OutOfMemory event);
   void step_ended(uint64_t record, uint64_t time_ns);
+  void capacity_told(int32_t device, uint64_t capacity_bytes) { capacities_[device] = capacity_bytes; }
+  void driver_returned(trace::DriverMemory kind, uint64_t size_bytes, trace::LineId line);
+  void garbage_collected(uint64_t freed_blocks) { step_.collected_blocks += freed_blocks; }
   void host_fallback(std::string_view name, trace::LineId line);
   void python_exception(Exception exception);
   void finish();
 
   MemoryAccount& memory(int32_t device);
   const std::map<int32_t, MemoryAccount>& memories() const { return memories_; }
+  /// What the device has in all; 0 if the trace does not say.
+  uint64_t capacity_bytes(int32_t device) const;
+  /// The step that had not ended when the trace did: what is known of it.
+  const StepEnd& unfinished_step() const { return step_; }
 
   uint32_t steps_ended() const { return static_cast<uint32_t>(steps_.size()); }
   const std::vector<StepEnd>& steps() const { return steps_; }
@@ -151,7 +170,16 @@ class ProcessAccount {
   std::map<int32_t, MemoryAccount> memories_;
   MemoryAccount* last_memory_ = nullptr;
   FlatTable<uint32_t> launch_index_;  // of this step's launches, by call and line and device
-  uint64_t step_operators_ = 0;
+  struct LineState {
+    uint64_t live_bytes = 0;
+    uint64_t allocated_bytes = 0;
+  };
+  void compare_lines(int32_t device, const HolderTally& tally);
+
+  StepEnd step_;                               // the one that goes on
+  std::map<trace::LineId, uint64_t> returns_;  // of driver memory within it
+  std::map<int32_t, std::vector<LineState>> line_states_;  // by device and index in the tally, when the last step ended
+  std::map<int32_t, uint64_t> capacities_;
   std::vector<Launches> launches_;
   std::vector<StepEnd> steps_;
   std::map<CopyKey, Tally> copies_;

@@ -64,10 +64,26 @@ void load_run(Database& database, RunInfo& run) {
   }
 }
 
+void load_trend(const std::string& key, const Statement& rows, TrendRow& row) {
+  const auto count = [&] { return static_cast<uint32_t>(rows.integer(1)); };
+  Trend& trend = row.trend;
+  if (key == "trend_growth") trend.growth = static_cast<Growth>(std::clamp<int64_t>(rows.integer(1), 0, 3));
+  if (key == "trend_grown_bytes") trend.grown_bytes = rows.unsigned_integer(1);
+  if (key == "trend_grown_steps") trend.grown_steps = count();
+  if (key == "trend_bytes_per_step") trend.bytes_per_step = rows.unsigned_integer(1);
+  if (key == "trend_full_at_step") trend.full_at_step = count();
+  if (key == "trend_growing_line") row.growing_line = rows.text(1);
+  if (key == "trend_tooth") trend.tooth = static_cast<ToothCause>(std::clamp<int64_t>(rows.integer(1), 0, 5));
+  if (key == "trend_period_steps") trend.period_steps = count();
+  if (key == "trend_tooth_bytes") trend.tooth_bytes = rows.unsigned_integer(1);
+  if (key == "trend_tooth_line") row.tooth_line = rows.text(1);
+}
+
 void load_verdict(Database& database, Verdict& verdict) {
   Statement rows = database.prepare("SELECT key, value FROM verdict");
   while (rows.step()) {
     const std::string key = rows.text(0);
+    load_trend(key, rows, verdict.trend);
     if (key == "kind") verdict.kind = verdict_kind_of(rows.text(1));
     if (key == "class") verdict.memory_class = memory_class_of(rows.text(1));
     if (key == "is_running") verdict.is_running = rows.integer(1) != 0;

@@ -40,6 +40,23 @@ Json run_json(const Report& report) {
   return json;
 }
 
+Json trend_json(const TrendRow& row) {
+  const Trend& trend = row.trend;
+  const auto or_none = [](uint64_t value) { return value == 0 ? Json(nullptr) : Json(value); };
+  Json json;
+  json["growth"] = or_null(std::string(name_of(trend.growth)));
+  json["grown_bytes"] = trend.grown_bytes;
+  json["grown_steps"] = trend.grown_steps;
+  json["bytes_per_step"] = trend.bytes_per_step;
+  json["full_at_step"] = or_none(trend.full_at_step);
+  json["growing_line"] = or_null(row.growing_line);
+  json["tooth"] = or_null(std::string(name_of(trend.tooth)));
+  json["period_steps"] = or_none(trend.period_steps);
+  json["tooth_bytes"] = trend.tooth_bytes;
+  json["tooth_line"] = or_null(row.tooth_line);
+  return json;
+}
+
 Json verdict_json(const Report& report) {
   const Verdict& verdict = report.verdict;
   const bool is_memory = verdict.kind == VerdictKind::kOutOfMemory;
@@ -59,6 +76,7 @@ Json verdict_json(const Report& report) {
   json["exception"] = verdict.exception_type.empty()
                           ? Json(nullptr)
                           : Json{{"type", verdict.exception_type}, {"text", verdict.exception_text}};
+  json["trend"] = trend_json(verdict.trend);
   json["evidence"] = verdict.evidence;
   json["holders"] = holders_json(verdict.holders);
   json["advice"] = Json::array();

@@ -261,6 +261,12 @@ std::string report_text(const Report& report) {
         page.add("tight", fmt::format("the device was full {}; the program coped",
                                       counted(report.survived_out_of_memories, "time", "times")));
     }
+    const bool died = verdict.kind == VerdictKind::kOutOfMemory;
+    bool is_first = true;
+    for (const std::string& sentence : sentences_of(verdict.trend, static_cast<uint32_t>(report.steps), died)) {
+      page.add(is_first ? "trend" : "", sentence);
+      is_first = false;
+    }
     add_operators(report, page);
     add_assumptions(report, page);
   }

@@ -8,6 +8,7 @@
 
 #include "ledger/process_account.h"
 #include "ledger/run_info.h"
+#include "ledger/trend.h"
 
 // Did it finish, and if not, why: decided from the accounts of all processes of a run.
 
@@ -43,11 +44,21 @@ struct Advice {
   std::map<std::string, std::string> environment;
 };
 
+/// A trend with its lines as text.
+struct TrendRow {
+  Trend trend;  ///< its line ids mean nothing once a ledger was read
+  std::string growing_line;
+  std::string tooth_line;
+};
+/// What a trend says, in sentences: none if there is none. `died`: the run did not survive it.
+std::vector<std::string> sentences_of(const TrendRow& row, uint32_t steps, bool died);
+
 struct Verdict {
   VerdictKind kind = VerdictKind::kRan;
   MemoryClass memory_class = MemoryClass::kNone;
   std::vector<std::string> evidence;  ///< sentences
   std::vector<Advice> advice;
+  TrendRow trend;  ///< of the device with the highest peak
 
   bool is_running = false;  ///< nobody waited for the run, and it has not ended: kRan means so far
 
@@ -107,15 +118,13 @@ struct MemoryEvidence {
   bool asked_for_workspace = false;
   uint64_t grown_bytes = 0;  ///< kept from step to step, since the second step
   uint32_t grown_steps = 0;  ///< in how many steps
+  Growth growth = Growth::kNone;
 
   uint64_t cached_bytes() const;
   /// What other processes hold.
   uint64_t foreign_bytes() const;
 };
 MemoryClass classify(const MemoryEvidence& evidence);
-
-/// Bytes that steps keep more and more of: 0 unless most steps end higher than the one before, all along the run.
-uint64_t steady_growth(const std::vector<StepEnd>& steps);
 
 /// What to try, most promising first. `allocator_settings`: PYTORCH_NPU_ALLOC_CONF of the run.
 std::vector<Advice> advise(MemoryClass memory_class, const MemoryEvidence& evidence, bool expandable_segments,

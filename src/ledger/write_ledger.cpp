@@ -250,6 +250,17 @@ class Writer {
     put.run("free_bytes", verdict.free_bytes);
     put.run("capacity_bytes", verdict.capacity_bytes);
     put.run("workspace_bytes", verdict.workspace_bytes);
+    const TrendRow& trend = verdict.trend;
+    put.run("trend_growth", static_cast<int64_t>(trend.trend.growth));
+    put.run("trend_grown_bytes", trend.trend.grown_bytes);
+    put.run("trend_grown_steps", trend.trend.grown_steps);
+    put.run("trend_bytes_per_step", trend.trend.bytes_per_step);
+    put.run("trend_full_at_step", trend.trend.full_at_step);
+    put.run("trend_growing_line", std::string_view(trend.growing_line));
+    put.run("trend_tooth", static_cast<int64_t>(trend.trend.tooth));
+    put.run("trend_period_steps", trend.trend.period_steps);
+    put.run("trend_tooth_bytes", trend.trend.tooth_bytes);
+    put.run("trend_tooth_line", std::string_view(trend.tooth_line));
     Statement evidence = database_.prepare("INSERT INTO verdict_evidence VALUES(NULL, ?)");
     for (const std::string& sentence : verdict.evidence) evidence.run(std::string_view(sentence));
     Statement holder = database_.prepare("INSERT INTO verdict_holders VALUES(NULL, ?, ?, ?, ?)");

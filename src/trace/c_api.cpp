@@ -17,6 +17,14 @@ extern "C" {
 
 DRYDOCK_API void drydock_trace_step_ended() noexcept { drydock::trace::step_ended(); }
 
+DRYDOCK_API uint64_t drydock_trace_blocks_freed() noexcept { return drydock::trace::blocks_freed(); }
+
+/// `freed_before`: what drydock_trace_blocks_freed said when the collection began. Nothing freed: nothing to record.
+DRYDOCK_API void drydock_trace_garbage_collected(uint32_t generation, uint64_t freed_before) noexcept {
+  const uint64_t freed = drydock::trace::blocks_freed() - freed_before;
+  if (freed > 0) drydock::trace::garbage_collected(generation, freed, drydock::trace::current_line());
+}
+
 DRYDOCK_API void drydock_trace_host_fallback(const char* aten_name) noexcept {
   drydock::trace::host_fallback(text_of(aten_name), drydock::trace::current_line());
 }

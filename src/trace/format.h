@@ -8,7 +8,9 @@
 namespace drydock::trace {
 
 inline constexpr char kFileMagic[8] = {'D', 'R', 'Y', 'D', 'O', 'C', 'K', 'T'};
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
+/// Version 2 added kinds of records and changed none: what version 1 wrote is read.
+inline constexpr uint32_t kOldestReadableVersion = 1;
 inline constexpr size_t kHeaderBytes = 4096;
 inline constexpr size_t kMaxTextBytes = 16 * 1024;
 inline constexpr size_t kMaxCallBytes = 64 * 1024;
@@ -88,6 +90,9 @@ enum class Kind : uint8_t {
   kHostFallback = 34,        ///< u32 string, u32 line
   kPythonException = 35,     ///< u32 type string, u32 text string; u32 file string, u32 line
   kWorkspaceGiven = 36,      ///< operand device, flags tag << 4; u64 address of the block
+  // Since version 2.
+  kCapacity = 44,          ///< operand device; u64 bytes that the driver says the device has
+  kGarbageCollected = 45,  ///< operand generation; u32 line, u32 blocks freed meanwhile
 };
 
 /// How a 64-bit value is to be read. Records hold no addresses of the process, so that two runs compare.
@@ -123,6 +128,8 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kWorkspaceGiven:
     case Kind::kBlockRequested:
     case Kind::kEntry:
+    case Kind::kCapacity:
+    case Kind::kGarbageCollected:
     case Kind::kHostFallback: return 2;
     case Kind::kDefineLine:
     case Kind::kOperatorWide:

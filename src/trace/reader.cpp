@@ -89,11 +89,11 @@ Status Reader::read_header() {
   if (std::memcmp(header.magic, kFileMagic, std::min(length, sizeof(kFileMagic))) != 0)
     return Status::error(kParseFile,
                          fmt::format("{} is not a trace of Drydock: it does not begin like one.", info_.path));
-  if (length >= 12 && header.version != kFormatVersion)
+  if (length >= 12 && (header.version < kOldestReadableVersion || header.version > kFormatVersion))
     return Status::error(kParseFile,
-                         fmt::format("The trace {} has format version {}, and this Drydock reads version {}. Read it "
-                                     "with the Drydock that wrote it.",
-                                     info_.path, header.version, kFormatVersion));
+                         fmt::format("The trace {} has format version {}, and this Drydock reads versions {} to {}. "
+                                     "Read it with the Drydock that wrote it.",
+                                     info_.path, header.version, kOldestReadableVersion, kFormatVersion));
   if (length < sizeof(header) || header.header_bytes != kHeaderBytes)
     return Status::error(kParseFile, fmt::format("The trace {} is cut off in its header.", info_.path));
 
@@ -323,6 +323,15 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       record.device = device_of(operand);
       record.size_bytes = words[0];
       record.text = low(words[1]);
+      return true;
+    case Kind::kCapacity:
+      record.device = device_of(operand);
+      record.capacity_bytes = words[0];
+      return true;
+    case Kind::kGarbageCollected:
+      record.generation = operand;
+      record.line = low(words[0]);
+      record.count = high(words[0]);
       return true;
     case Kind::kCopy:
       record.device = device_of(operand);

@@ -44,7 +44,7 @@ struct Record {
   bool is_workspace = false;          ///< kBlockAllocated
   DriverMemory memory{};              ///< kDriverAllocated, kDriverFreed, kDriverOutOfMemory
   uint64_t free_bytes = 0;            ///< kDriverOutOfMemory
-  uint64_t capacity_bytes = 0;        ///< kDriverOutOfMemory
+  uint64_t capacity_bytes = 0;        ///< kDriverOutOfMemory, kCapacity
   CopyKind copy{};                    ///< kCopy
   bool is_async = false;              ///< kCopy
   Assumption assumption{};            ///< kAssumed
@@ -54,6 +54,8 @@ struct Record {
   StringId type = 0;                  ///< kPythonException
   StringId file = 0;                  ///< kPythonException
   uint32_t file_line = 0;             ///< kPythonException
+  uint32_t generation = 0;            ///< kGarbageCollected
+  uint32_t count = 0;                 ///< kGarbageCollected: blocks freed
   uint32_t defined_id = 0;            ///< kDefine*
 };
 

@@ -1,5 +1,8 @@
 #include "trace/recorder.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include <fmt/format.h>
 
 #include "device/heap.h"
@@ -37,6 +40,8 @@ Value value_of(Writer& writer, uint64_t value) noexcept {
 uint64_t settle(Writer::Append& append, const Value& value) noexcept {
   return value.tag == ValueTag::kIdentity ? append.identity_of(value.bits) : value.bits;
 }
+
+constinit std::atomic<uint64_t> freed_blocks_of_process{0};
 
 uint8_t tag_bits(const Value& value, int shift) noexcept {
   return static_cast<uint8_t>(static_cast<unsigned>(value.tag) << shift);
@@ -134,6 +139,7 @@ void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool
 void block_freed(int32_t device, uint64_t address) noexcept {
   Writer& writer = Writer::instance();
   if (!writer.is_recording()) return;
+  freed_blocks_of_process.fetch_add(1, std::memory_order_relaxed);
   const Value place = value_of(writer, address);
   Writer::Append append(writer);
   append(Kind::kBlockFreed, tag_bits(place, 4), device_operand(device), {settle(append, place)});
@@ -195,6 +201,13 @@ void overhead_charged(int32_t device, std::string_view what, uint64_t size_bytes
   append(Kind::kOverhead, 0, device_operand(device), {size_bytes, pair_of(text, 0)});
 }
 
+void capacity_told(int32_t device, uint64_t capacity_bytes) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  Writer::Append append(writer);
+  append(Kind::kCapacity, 0, device_operand(device), {capacity_bytes});
+}
+
 void copied(CopyKind kind, int32_t device, uint64_t device_address, uint64_t size_bytes, bool async, uint32_t stream_id,
             LineId line) noexcept {
   Writer& writer = Writer::instance();
@@ -242,6 +255,16 @@ void step_ended() noexcept {
   if (!writer.is_recording()) return;
   Writer::Append append(writer);
   append(Kind::kStep, 0, 0);
+}
+
+uint64_t blocks_freed() noexcept { return freed_blocks_of_process.load(std::memory_order_relaxed); }
+
+void garbage_collected(uint32_t generation, uint64_t freed_blocks, LineId line) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  Writer::Append append(writer);
+  append(Kind::kGarbageCollected, 0, static_cast<uint16_t>(generation),
+         {pair_of(line, static_cast<uint32_t>(std::min<uint64_t>(freed_blocks, 0xffffffffU)))});
 }
 
 void host_fallback(std::string_view aten_name, LineId line) noexcept {

@@ -73,6 +73,9 @@ DRYDOCK_API void driver_out_of_memory(DriverMemory kind, int32_t device, uint64_
 /// Bytes in use on the device that belong to no client allocation (idle, context, HCCL).
 DRYDOCK_API void overhead_charged(int32_t device, std::string_view what, uint64_t size_bytes) noexcept;
 
+/// What the device has in all, idle use included: once per device and process, when the device is opened.
+DRYDOCK_API void capacity_told(int32_t device, uint64_t capacity_bytes) noexcept;
+
 enum class CopyKind : uint8_t { kHostToHost, kHostToDevice, kDeviceToHost, kDeviceToDevice, kMemset };
 DRYDOCK_API void copied(CopyKind kind, int32_t device, uint64_t device_address, uint64_t size_bytes, bool async,
                         uint32_t stream_id, LineId line) noexcept;
@@ -94,6 +97,10 @@ DRYDOCK_API void failed(uint32_t entry, int32_t code, std::string_view message, 
 
 /// One optimizer update ended (python/drydock hooks torch.optim), or drydock.step() was called.
 DRYDOCK_API void step_ended() noexcept;
+/// Blocks that the process has given back so far; for `garbage_collected`.
+DRYDOCK_API uint64_t blocks_freed() noexcept;
+/// Python's garbage collector went through `generation` (0 to 2) and freed so many blocks of device memory.
+DRYDOCK_API void garbage_collected(uint32_t generation, uint64_t freed_blocks, LineId line) noexcept;
 /// An operator has no NPU kernel; torch_npu ran it on the host CPU.
 DRYDOCK_API void host_fallback(std::string_view aten_name, LineId line) noexcept;
 /// A Python exception left the program.

@@ -53,6 +53,9 @@ std::string print_content(const Reader& reader, const Record& record, const Text
                          record.size_bytes, record.free_bytes, record.capacity_bytes, at());
     case Kind::kOverhead:
       return fmt::format("npu:{} {} bytes {}", record.device, record.size_bytes, reader.string(record.text));
+    case Kind::kCapacity: return fmt::format("npu:{} {} bytes", record.device, record.capacity_bytes);
+    case Kind::kGarbageCollected:
+      return fmt::format("generation {} freed {} blocks at {}", record.generation, record.count, at());
     case Kind::kCopy:
       return fmt::format("{} {} npu:{} stream {} {} {} bytes at {}", name_of(record.copy),
                          record.is_async ? "async" : "sync", record.device, record.stream, print_value(record.address),
@@ -127,6 +130,8 @@ std::string_view name_of(Kind kind) noexcept {
     case Kind::kStep: return "step";
     case Kind::kHostFallback: return "host-fallback";
     case Kind::kPythonException: return "python-exception";
+    case Kind::kCapacity: return "capacity";
+    case Kind::kGarbageCollected: return "garbage-collected";
   }
   return "unknown";
 }

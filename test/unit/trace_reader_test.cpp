@@ -88,7 +88,7 @@ TEST(TraceReader, AnotherVersionIsRefusedWithBothNumbers) {
   std::memcpy(bytes.data() + offsetof(FileHeader, version), &version, sizeof(version));
   const std::string path = run.path() + "/other";
   write_file(path, bytes);
-  EXPECT_THAT(error_of(path), HasSubstr("format version 77, and this Drydock reads version 1"));
+  EXPECT_THAT(error_of(path), HasSubstr("format version 77, and this Drydock reads versions 1 to 2"));
 }
 
 TEST(TraceReader, CutAtAnyByteGivesTheBeginning) {

@@ -91,6 +91,8 @@ void record_everything() {
   step_ended();
   host_fallback("aten::nonzero", line);
   python_exception("ValueError", "no such thing", "/home/user/train.py", 99);
+  capacity_told(0, uint64_t{64} << 30);
+  garbage_collected(2, 17, line);
 }
 
 constexpr std::string_view kExpected =
@@ -127,6 +129,8 @@ thread 0 failed 19 code 507000 "first line\nsecond" at /home/user/train.py:12 (M
 thread 0 step
 thread 0 host-fallback aten::nonzero at /home/user/train.py:12 (Model.forward)
 thread 0 python-exception ValueError: no such thing at /home/user/train.py:99
+thread 0 capacity npu:0 68719476736 bytes
+thread 0 garbage-collected generation 2 freed 17 blocks at /home/user/train.py:12 (Model.forward)
 )";
 
 TEST(TraceRecords, EveryKindComesBackAsItWasRecorded) {
