@@ -170,13 +170,15 @@ std::string explain(MemoryClass memory_class, const MemoryEvidence& evidence) {
                                                         human_size(evidence.workspace_bytes));
     case MemoryClass::kGrowth:
       if (evidence.growth == Growth::kLongerInputs)
-        return fmt::format("Each step needed more than those before, {} in {} steps, as its inputs were larger; nothing "
-                           "was kept from step to step.",
-                           human_size(evidence.grown_bytes), evidence.grown_steps);
+        return fmt::format(
+            "Each step needed more than those before, {} in {} steps, as its inputs were larger; nothing "
+            "was kept from step to step.",
+            human_size(evidence.grown_bytes), evidence.grown_steps);
       if (evidence.growth == Growth::kLargerSteps)
-        return fmt::format("Each step needed more than those before, {} in {} steps; nothing was kept from step to "
-                           "step, and the inputs from the host did not grow.",
-                           human_size(evidence.grown_bytes), evidence.grown_steps);
+        return fmt::format(
+            "Each step needed more than those before, {} in {} steps; nothing was kept from step to "
+            "step, and the inputs from the host did not grow.",
+            human_size(evidence.grown_bytes), evidence.grown_steps);
       return fmt::format("Steps ended with ever more allocated: {} in {} steps.", human_size(evidence.grown_bytes),
                          evidence.grown_steps);
     case MemoryClass::kFragmentation:

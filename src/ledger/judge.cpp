@@ -212,8 +212,9 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
       growing = verdict.trend.growing_line = grown.front().line;
     }
     if (const uint32_t foretold = foretold_step(process, *memory); foretold > 0)
-      verdict.evidence.push_back(fmt::format("The first {} steps alone foretold step {} as the first that does not fit.",
-                                             process.steps_ended() / 2 + 1, foretold));
+      verdict.evidence.push_back(
+          fmt::format("The first {} steps alone foretold step {} as the first that does not fit.",
+                      process.steps_ended() / 2 + 1, foretold));
   }
   const std::string settings = run.variable("PYTORCH_NPU_ALLOC_CONF");
   const bool expandable = contains(settings, "expandable_segments:True") ||

@@ -53,9 +53,9 @@ struct StepEnd {
   uint64_t allocated_bytes = 0;  ///< over all devices
   uint64_t reserved_bytes = 0;
   uint64_t peak_allocated_bytes = 0;
-  uint64_t input_bytes = 0;        ///< copied from the host to devices within the step
-  uint64_t returned_bytes = 0;     ///< driver memory that was given back within the step
-  uint64_t collected_blocks = 0;   ///< blocks that Python's garbage collector freed within the step
+  uint64_t input_bytes = 0;          ///< copied from the host to devices within the step
+  uint64_t returned_bytes = 0;       ///< driver memory that was given back within the step
+  uint64_t collected_blocks = 0;     ///< blocks that Python's garbage collector freed within the step
   LineBytes returning{};             ///< the line that gave most of it back
   LineBytes falling{};               ///< the line that holds less than at the step before, and by how much: the largest
   LineBytes rising{};                ///< the same of those that hold more
@@ -176,8 +176,8 @@ class ProcessAccount {
   };
   void compare_lines(int32_t device, const HolderTally& tally);
 
-  StepEnd step_;                               // the one that goes on
-  std::map<trace::LineId, uint64_t> returns_;  // of driver memory within it
+  StepEnd step_;                                           // the one that goes on
+  std::map<trace::LineId, uint64_t> returns_;              // of driver memory within it
   std::map<int32_t, std::vector<LineState>> line_states_;  // by device and index in the tally, when the last step ended
   std::map<int32_t, uint64_t> capacities_;
   std::vector<Launches> launches_;

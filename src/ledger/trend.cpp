@@ -55,8 +55,7 @@ Series ranks_of(const Series& series) {
   for (size_t begin = 0; begin < order.size();) {
     size_t end = begin;
     while (end < order.size() && series[order[end]] == series[order[begin]]) ++end;
-    for (size_t place = begin; place < end; ++place)
-      ranks[order[place]] = static_cast<double>(begin + end - 1) / 2;
+    for (size_t place = begin; place < end; ++place) ranks[order[place]] = static_cast<double>(begin + end - 1) / 2;
     begin = end;
   }
   return ranks;
@@ -106,8 +105,8 @@ trace::LineId most_gained(const std::vector<StepEnd>& steps) {
     gains[steps[index].rising.line] += static_cast<double>(steps[index].rising.bytes);
     gains[steps[index].falling.line] -= static_cast<double>(steps[index].falling.bytes);
   }
-  const auto most = std::max_element(gains.begin(), gains.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(gains.begin(), gains.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == gains.end() || most->second <= 0 ? 0 : most->first;
 }
 
@@ -118,8 +117,8 @@ trace::LineId most_enlarged(const std::vector<StepEnd>& steps) {
   for (size_t index = kWarmUp; index < steps.size(); ++index)
     for (const LineBytes& line : steps[index].largest)
       gains[line.line] += (index < kWarmUp + half ? -1.0 : 1.0) * static_cast<double>(line.bytes);
-  const auto most = std::max_element(gains.begin(), gains.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(gains.begin(), gains.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == gains.end() || most->second <= 0 ? 0 : most->first;
 }
 
@@ -155,6 +154,16 @@ std::optional<Teeth> teeth_of(const Series& series, double least_height) {
   return teeth;
 }
 
+// What is kept at a step's end goes with the inputs of that step, not with those of all steps so far: variables that
+// still hold the last batch, and no leak.
+bool follows_inputs(const Series& ends, const Series& inputs) {
+  if (scattered_rise(inputs) <= 0) return false;
+  Series so_far(inputs.size());
+  std::partial_sum(inputs.begin(), inputs.end(), so_far.begin());
+  const double with_step = correlation_of(ends, inputs);
+  return with_step >= 0.9 && with_step > correlation_of(ends, so_far);
+}
+
 void find_growth(const std::vector<StepEnd>& steps, uint64_t room_bytes, Trend& trend) {
   const Series ends = series_of(steps, [](const StepEnd& step) { return step.allocated_bytes; });
   const Series peaks = series_of(steps, [](const StepEnd& step) { return step.peak_allocated_bytes; });
@@ -169,7 +178,7 @@ void find_growth(const std::vector<StepEnd>& steps, uint64_t room_bytes, Trend& 
     low.clear();
     for (const size_t index : teeth->falls) low.push_back(ends[index]);
   }
-  if (const double grown = steady_rise(low); grown > 0) {
+  if (const double grown = steady_rise(low); grown > 0 && !follows_inputs(ends, inputs)) {
     trend.growth = Growth::kLeak;
     trend.grown_bytes = static_cast<uint64_t>(grown);
     trend.growing = most_gained(steps);
@@ -206,8 +215,8 @@ trace::LineId most_frequent(const std::vector<StepEnd>& steps, const Teeth& teet
     const LineBytes line = line_of(steps[kWarmUp + index]);
     bytes[line.line] += line.bytes;
   }
-  const auto most = std::max_element(bytes.begin(), bytes.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? 0 : most->first;
 }
 
@@ -215,11 +224,12 @@ trace::LineId most_frequent(const std::vector<StepEnd>& steps, const Teeth& teet
 trace::LineId extra_line(const std::vector<StepEnd>& steps, const Teeth& teeth) {
   std::map<trace::LineId, double> gains;
   for (const size_t index : teeth.falls) {
-    for (const LineBytes& line : steps[kWarmUp + index - 1].largest) gains[line.line] += static_cast<double>(line.bytes);
+    for (const LineBytes& line : steps[kWarmUp + index - 1].largest)
+      gains[line.line] += static_cast<double>(line.bytes);
     for (const LineBytes& line : steps[kWarmUp + index].largest) gains[line.line] -= static_cast<double>(line.bytes);
   }
-  const auto most = std::max_element(gains.begin(), gains.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(gains.begin(), gains.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == gains.end() || most->second <= 0 ? 0 : most->first;
 }
 
@@ -280,8 +290,7 @@ std::string_view name_of(ToothCause cause) {
 }
 
 uint64_t steady_growth(const std::vector<StepEnd>& steps) {
-  return static_cast<uint64_t>(
-      steady_rise(series_of(steps, [](const StepEnd& step) { return step.allocated_bytes; })));
+  return static_cast<uint64_t>(steady_rise(series_of(steps, [](const StepEnd& step) { return step.allocated_bytes; })));
 }
 
 Trend find_trend(const std::vector<StepEnd>& steps, uint64_t room_bytes) {

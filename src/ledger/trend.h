@@ -33,7 +33,7 @@ std::string_view name_of(ToothCause cause);
 
 struct Trend {
   Growth growth = Growth::kNone;
-  uint64_t grown_bytes = 0;     ///< over `grown_steps`
+  uint64_t grown_bytes = 0;  ///< over `grown_steps`
   uint32_t grown_steps = 0;
   uint64_t bytes_per_step = 0;  ///< median slope over all pairs of steps
   uint32_t full_at_step = 0;    ///< first step that will not fit at this rate; 0 if unknown or too far to tell

@@ -14,8 +14,8 @@ std::string growth_sentence(const TrendRow& row, uint32_t steps, bool died) {
   switch (trend.growth) {
     case Growth::kNone: return text;
     case Growth::kLeak:
-      text = fmt::format("Steps keep about {} more each{}.", human_size(trend.bytes_per_step),
-                         at_line(row.growing_line));
+      text =
+          fmt::format("Steps keep about {} more each{}.", human_size(trend.bytes_per_step), at_line(row.growing_line));
       break;
     case Growth::kLongerInputs:
       text = fmt::format("Steps need about {} more each, as their inputs get larger{}.",
@@ -36,9 +36,10 @@ std::string cause_text(const TrendRow& row) {
   switch (row.trend.tooth) {
     case ToothCause::kNone: return "";
     case ToothCause::kGarbageCollection:
-      return fmt::format("reference cycles hold blocks of {} until Python's garbage collector runs; break the cycle or "
-                         "call gc.collect() more often",
-                         line);
+      return fmt::format(
+          "reference cycles hold blocks of {} until Python's garbage collector runs; break the cycle or "
+          "call gc.collect() more often",
+          line);
     case ToothCause::kCacheEmptied:
       return fmt::format("{} gives the cache back to the driver, and the next steps fetch it again", line);
     case ToothCause::kInputLengths: return "inputs are longer and shorter in turn";

@@ -66,6 +66,22 @@ TEST(Trend, LongerInputsAreToldFromALeakAndFromLargerSteps) {
   EXPECT_EQ(find_trend(steps_of(24, fill(false)), kRoom).growth, Growth::kLargerSteps);
 }
 
+TEST(Trend, VariablesThatHoldTheLastBatchAreNoLeak) {
+  uint64_t kept = 0;
+  const auto fill = [&kept](bool leaks) {
+    return [leaks, &kept](size_t index, StepEnd& step) {
+      const uint64_t length = 100 + index * 10;
+      kept = (leaks ? kept : 0) + length * 10 * kMiB;
+      step.allocated_bytes = 10 * kGiB + kept;
+      step.peak_allocated_bytes = step.allocated_bytes + length * 20 * kMiB;
+      step.input_bytes = length * 8;
+    };
+  };
+  EXPECT_EQ(find_trend(steps_of(24, fill(false)), kRoom).growth, Growth::kLongerInputs);
+  kept = 0;
+  EXPECT_EQ(find_trend(steps_of(24, fill(true)), kRoom).growth, Growth::kLeak);
+}
+
 TEST(Trend, StepsThatOnlyScatterAreNoTrend) {
   const auto steps = steps_of(40, [](size_t index, StepEnd& step) {
     step.allocated_bytes = 10 * kGiB;
@@ -141,9 +157,9 @@ TEST(Trend, FallsAtUnevenDistancesAreNoSawTooth) {
 
 TEST(Trend, TooFewStepsSayNothing) {
   EXPECT_EQ(find_trend({}, kRoom).growth, Growth::kNone);
-  EXPECT_EQ(find_trend(steps_of(5, [](size_t index, StepEnd& step) { step.allocated_bytes = index * kGiB; }), kRoom)
-                .growth,
-            Growth::kNone);
+  EXPECT_EQ(
+      find_trend(steps_of(5, [](size_t index, StepEnd& step) { step.allocated_bytes = index * kGiB; }), kRoom).growth,
+      Growth::kNone);
 }
 
 TEST(Trend, SentencesNameRateLineAndStep) {
