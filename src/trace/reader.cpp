@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "trace/record_words.h"
+
 namespace drydock::trace {
 namespace {
 
@@ -17,28 +19,9 @@ constexpr int32_t kParseFile = 100006;    // ACL_ERROR_PARSE_FILE
 constexpr size_t kBufferBytes = 128 * 1024;
 constexpr uint32_t kMostOperators = 1 << 20;  // more than any table of operators has
 
-uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
-uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
-int32_t device_of(uint16_t operand) { return static_cast<int16_t>(operand); }
-
 template <size_t Capacity>
 std::string text_of(const char (&text)[Capacity]) {
   return std::string(text, strnlen(text, Capacity));
-}
-
-TracedValue value_of(unsigned tag, uint64_t bits) {
-  TracedValue value;
-  value.tag = static_cast<ValueTag>(tag & 3);
-  value.bits = bits;
-  if (value.tag == ValueTag::kDevice) {
-    value.device = static_cast<int32_t>(bits >> 48);
-    value.bits = bits & ((uint64_t{1} << 48) - 1);
-  }
-  return value;
-}
-
-TracedValue granule_value(int32_t device, uint64_t low_bits, uint64_t high_bits) {
-  return {ValueTag::kDevice, device, (low_bits | high_bits << 32) * kAddressGranuleBytes};
 }
 
 }  // namespace
@@ -245,136 +228,6 @@ bool Reader::define(Kind kind, const uint64_t* words, std::span<const std::byte>
       if (id >= kMostOperators) return false;
       if (id >= operators_.size()) operators_.resize(id + 1);
       operators_[id] = high(words[0]);
-      return true;
-    default: return false;
-  }
-}
-
-bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* words, Record& record) {
-  const auto block_address = [&] { return value_of(flags >> 4, words[0]); };
-  switch (kind) {
-    case Kind::kOperator:
-    case Kind::kOperatorWide:
-      record.kind = Kind::kOperator;
-      record.outcome = static_cast<Outcome>(flags & 3);
-      record.call = low(words[0]);
-      record.line = high(words[0]);
-      record.device = kind == Kind::kOperator ? flags >> 2 : static_cast<int32_t>(low(words[1]));
-      record.stream = kind == Kind::kOperator ? operand : high(words[1]);
-      return true;
-    case Kind::kBlockAllocated:
-      record.device = device_of(operand);
-      record.is_workspace = (flags & 1) != 0;
-      record.address = granule_value(record.device, low(words[0]), flags >> 1);
-      record.size_bytes = high(words[0]) * kAddressGranuleBytes;
-      record.line = low(words[1]);
-      last_block_ = record;
-      return true;
-    case Kind::kBlockAllocatedWide:
-      record.kind = Kind::kBlockAllocated;
-      record.device = device_of(operand);
-      record.is_workspace = (flags & 1) != 0;
-      record.address = block_address();
-      record.size_bytes = words[1];
-      record.line = low(words[2]);
-      last_block_ = record;
-      return true;
-    case Kind::kBlockFreed:
-    case Kind::kWorkspaceGiven:
-      record.device = device_of(operand);
-      record.address = block_address();
-      return true;
-    case Kind::kBlockRequestedLast:
-      record.kind = Kind::kBlockRequested;
-      if (last_block_.size_bytes < operand) return false;
-      record.device = last_block_.device;
-      record.address = last_block_.address;
-      record.size_bytes = last_block_.size_bytes - operand;
-      return true;
-    case Kind::kBlockRequested:
-      record.device = device_of(operand);
-      record.address = granule_value(record.device, low(words[0]), flags);
-      record.size_bytes = high(words[0]);
-      return true;
-    case Kind::kBlockRequestedWide:
-      record.kind = Kind::kBlockRequested;
-      record.device = device_of(operand);
-      record.address = block_address();
-      record.size_bytes = words[1];
-      return true;
-    case Kind::kDriverAllocated:
-    case Kind::kDriverFreed:
-      record.device = device_of(operand);
-      record.memory = static_cast<DriverMemory>(flags & 7);
-      record.address = value_of(flags >> 4, words[0]);
-      record.detail = value_of(flags >> 6, words[1]);
-      record.size_bytes = words[2];
-      record.line = low(words[3]);
-      return true;
-    case Kind::kDriverOutOfMemory:
-      record.device = device_of(operand);
-      record.memory = static_cast<DriverMemory>(flags & 7);
-      record.size_bytes = words[0];
-      record.free_bytes = words[1];
-      record.capacity_bytes = words[2];
-      record.line = low(words[3]);
-      return true;
-    case Kind::kOverhead:
-      record.device = device_of(operand);
-      record.size_bytes = words[0];
-      record.text = low(words[1]);
-      return true;
-    case Kind::kCapacity:
-      record.device = device_of(operand);
-      record.capacity_bytes = words[0];
-      return true;
-    case Kind::kGarbageCollected:
-      record.generation = operand;
-      record.line = low(words[0]);
-      record.count = high(words[0]);
-      return true;
-    case Kind::kCopy:
-      record.device = device_of(operand);
-      record.copy = static_cast<CopyKind>(flags & 7);
-      record.is_async = (flags & 8) != 0;
-      record.address = value_of(flags >> 4, words[0]);
-      record.size_bytes = words[1];
-      record.line = low(words[2]);
-      record.stream = high(words[2]);
-      return true;
-    case Kind::kAssumed:
-      record.assumption = static_cast<Assumption>(flags);
-      record.size_bytes = words[0];
-      record.line = low(words[1]);
-      return true;
-    case Kind::kEntry:
-      record.entry = operand;
-      record.line = low(words[0]);
-      record.address = value_of(0, high(words[0]));
-      return true;
-    case Kind::kEntryWide:
-      record.kind = Kind::kEntry;
-      record.line = low(words[0]);
-      record.entry = high(words[0]);
-      record.address = value_of(flags >> 4, words[1]);
-      record.detail = value_of(flags >> 6, words[2]);
-      return true;
-    case Kind::kFailed:
-      record.entry = low(words[0]);
-      record.code = static_cast<int32_t>(high(words[0]));
-      record.line = low(words[1]);
-      record.text = high(words[1]);
-      return true;
-    case Kind::kStep: return true;
-    case Kind::kHostFallback:
-      record.text = low(words[0]);
-      record.line = high(words[0]);
-      return true;
-    case Kind::kPythonException:
-      record.type = low(words[0]);
-      record.text = high(words[0]);
-      record.file = low(words[1]);
-      record.file_line = high(words[1]);
       return true;
     default: return false;
   }
