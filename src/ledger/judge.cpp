@@ -117,6 +117,22 @@ void take_message(const std::string& text, MemoryEvidence& evidence) {
   evidence.limit_bytes = size_before(text, " allowed").value_or(0);
 }
 
+std::string stranded_sentence(const ProcessAccount& process, const Stranded& stranded, std::string_view directory) {
+  std::string text = fmt::format(
+      "{} lie stranded in {} that live blocks pin, the largest hole has {}; {} in segments without a block could go "
+      "back.",
+      human_size(stranded.bytes), stranded.segments == 1 ? "1 segment" : fmt::format("{} segments", stranded.segments),
+      human_size(stranded.largest_hole_bytes), human_size(stranded.idle_bytes));
+  constexpr size_t kListedPins = 2;
+  for (size_t index = 0; index < std::min(kListedPins, stranded.pins.size()); ++index) {
+    const Pin& pin = stranded.pins[index];
+    text += fmt::format("{} {} of {}, with {} stranded beside them", index == 0 ? " They are pinned by" : ",",
+                        pin.blocks == 1 ? "1 block" : fmt::format("{} blocks", pin.blocks),
+                        line_text(process, pin.line, directory), human_size(pin.stranded_bytes));
+  }
+  return text + (stranded.pins.empty() ? "" : ".");
+}
+
 // The most that blocks can have allocated: what the device has, less what is never theirs. 0 if unknown.
 uint64_t room_of(const ProcessAccount& process, const MemoryAccount& memory) {
   uint64_t taken = memory.workspace_bytes();
@@ -203,6 +219,8 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
   verdict.holders = holder_lines(process, holders, directory);
   if (verdict.line.empty()) verdict.line = line_text(SourceLine(), directory);
 
+  if (verdict.memory_class == MemoryClass::kFragmentation && candidate.event != nullptr)
+    verdict.evidence.push_back(stranded_sentence(process, candidate.event->stranded, directory));
   std::string growing;
   if (verdict.memory_class == MemoryClass::kGrowth && memory != nullptr) {
     const auto grown = holder_lines(process, memory->holder_lines().growth_since_mark(), directory);

@@ -235,6 +235,26 @@ uint64_t MemoryAccount::direct_bytes() {
   return bytes;
 }
 
+Stranded MemoryAccount::stranded() const {
+  std::vector<Extent> extents;
+  for (const auto& [address, segment] : mallocs_)
+    if (segment.has_blocks && !segment.is_workspace) extents.push_back({address, segment.size_bytes});
+  for (const auto& [address, mapping] : mappings_) {
+    const auto physical = physical_.find(mapping.handle);
+    if (physical != physical_.end() && physical->second.is_workspace) continue;
+    // Pages that follow each other are one place for a block.
+    if (!extents.empty() && extents.back().address + extents.back().size_bytes == address)
+      extents.back().size_bytes += mapping.size_bytes;
+    else
+      extents.push_back({address, mapping.size_bytes});
+  }
+  std::vector<PlacedBlock> blocks;
+  live_blocks_.for_each([&](uint64_t address, const LiveBlock& block) {
+    if (!block.is_workspace) blocks.push_back({address, block.size_bytes, block_lines_.lines()[block.tally].line});
+  });
+  return find_stranded(std::move(extents), std::move(blocks));
+}
+
 void MemoryAccount::out_of_memory(OutOfMemory event) {
   settle();
   event.allocated_bytes = allocated_bytes();
@@ -246,7 +266,11 @@ void MemoryAccount::out_of_memory(OutOfMemory event) {
   for (const auto& [what, bytes] : overheads_)
     (what.starts_with("hccl") ? event.hccl_bytes : event.idle_bytes) += bytes;
   event.holders = holder_lines().now();
-  if (!out_of_memories_.empty()) out_of_memories_.back().holders = {};
+  if (has_blocks()) event.stranded = stranded();
+  if (!out_of_memories_.empty()) {
+    out_of_memories_.back().holders = {};
+    out_of_memories_.back().stranded.pins = {};
+  }
   out_of_memories_.push_back(std::move(event));
 }
 

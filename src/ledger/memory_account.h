@@ -8,6 +8,7 @@
 
 #include "ledger/flat_table.h"
 #include "ledger/holder_tally.h"
+#include "ledger/stranded.h"
 #include "trace/recorder.h"
 
 // The memory of one device as one process used it, replayed from its trace in one pass.
@@ -49,6 +50,7 @@ struct OutOfMemory {
   trace::LineId line = 0;
   uint32_t steps_ended = 0;
   std::vector<Holder> holders;  ///< largest first
+  Stranded stranded;
 };
 
 /// Not thread-safe. Feed it the records of one device in the order of the trace, then call `finish`.
@@ -136,6 +138,7 @@ class MemoryAccount {
   void release(LiveSegment& segment, uint64_t record);
   void settle();
   uint64_t direct_bytes();
+  Stranded stranded() const;
 
   int32_t device_;
   uint64_t allocated_ = 0;
