@@ -17,6 +17,8 @@ drydock_sources(DRYDOCK_REPLAY_SOURCES replay)
 drydock_sources(DRYDOCK_SNAPSHOT_SOURCES snapshot)
 drydock_sources(DRYDOCK_LEDGER_SOURCES ledger)
 drydock_sources(DRYDOCK_EXPORT_SOURCES export)
+drydock_sources(DRYDOCK_WATCH_SOURCES watch)
+drydock_sources(DRYDOCK_NPU_SMI_SOURCES npu_smi)
 drydock_sources(DRYDOCK_CLI_SOURCES cli)
 
 # Inner loops of operators are worth more optimisation than the rest. None of these changes a result: no library call
@@ -75,13 +77,16 @@ endif()
 add_library(drydock_export STATIC ${DRYDOCK_EXPORT_SOURCES})
 target_link_libraries(drydock_export PUBLIC drydock_ledger "${DRYDOCK_ZLIB}")
 
+add_library(drydock_watch STATIC ${DRYDOCK_WATCH_SOURCES})
+target_link_libraries(drydock_watch PUBLIC drydock_ledger)
+
 # Everything of the command but its main(), for the unit tests.
 set(DRYDOCK_CLI_MAIN ${DRYDOCK_CLI_SOURCES})
 list(FILTER DRYDOCK_CLI_MAIN INCLUDE REGEX "/main\\.cpp$")
 list(FILTER DRYDOCK_CLI_SOURCES EXCLUDE REGEX "/main\\.cpp$")
 if(DRYDOCK_CLI_SOURCES)
   add_library(drydock_cli STATIC ${DRYDOCK_CLI_SOURCES})
-  target_link_libraries(drydock_cli PUBLIC drydock_export drydock_snapshot)
+  target_link_libraries(drydock_cli PUBLIC drydock_export drydock_snapshot drydock_watch)
 else()
   add_library(drydock_cli INTERFACE)
   target_link_libraries(drydock_cli INTERFACE drydock_ledger)
@@ -93,3 +98,9 @@ if(DRYDOCK_CLI_MAIN)
   set_target_properties(drydock_command PROPERTIES
     OUTPUT_NAME drydock RUNTIME_OUTPUT_DIRECTORY "${DRYDOCK_STAGE}/bin")
 endif()
+
+# The name that scripts look for. It stands beside the command; `drydock run` puts that folder into PATH.
+add_executable(drydock_npu_smi ${DRYDOCK_NPU_SMI_SOURCES})
+target_link_libraries(drydock_npu_smi PRIVATE drydock_watch)
+set_target_properties(drydock_npu_smi PROPERTIES
+  OUTPUT_NAME npu-smi RUNTIME_OUTPUT_DIRECTORY "${DRYDOCK_STAGE}/bin")

@@ -22,7 +22,7 @@ foreach(library IN LISTS DRYDOCK_DOOR_LIBRARIES DRYDOCK_PRELOAD_LIBRARIES)
   install(TARGETS ${library} LIBRARY DESTINATION drydock/cann/lib64)
 endforeach()
 if(TARGET drydock_command)
-  install(TARGETS drydock_command RUNTIME DESTINATION drydock/bin)
+  install(TARGETS drydock_command drydock_npu_smi RUNTIME DESTINATION drydock/bin)
 endif()
 install(DIRECTORY profiles/ DESTINATION drydock/profiles FILES_MATCHING PATTERN "*.toml" PATTERN "*.json")
 

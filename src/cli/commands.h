@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/run_options.h"
 
@@ -46,5 +47,15 @@ struct ExportOptions {
 };
 /// Writes a run's memory in a format of others.
 int export_command(const ExportOptions& options);
+
+struct WatchOptions {
+  std::string run;                 ///< a run folder or a trace file
+  bool npu_smi = false;            ///< the machine's real devices instead
+  std::vector<std::string> files;  ///< recorded outputs of npu-smi instead of the command
+  double interval_s = 0.5;
+  bool once = false;  ///< what is known now, and the end
+};
+/// Draws the memory curve of a run, or of the real devices, in the terminal; lines of text where there is none.
+int watch_command(const WatchOptions& options);
 
 }  // namespace drydock::cli

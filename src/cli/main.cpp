@@ -79,6 +79,26 @@ CLI::App* add_export(CLI::App& app, ExportOptions& options) {
   return verb;
 }
 
+CLI::App* add_watch(CLI::App& app, WatchOptions& options) {
+  CLI::App* verb =
+      app.add_subcommand("watch", "Draw the memory curve of a run in the terminal, while it runs or afterwards");
+  const CLI::Validator not_empty(refuse_empty, "");
+  verb->add_option("RUN", options.run, "Run folder, or a .ddtrace file")->check(not_empty);
+  verb->add_flag("--npu-smi", options.npu_smi, "The machine's real devices: what npu-smi info prints, again and again");
+  verb->add_option("--file", options.files, "With --npu-smi: recorded outputs instead of the command")
+      ->check(not_empty);
+  verb->add_option("--interval", options.interval_s, "Seconds between two looks (default 0.5)")
+      ->check(CLI::Range(0.01, 3600.0));
+  verb->add_flag("--once", options.once, "Show what is known now, and end");
+  verb->footer(
+      "Filled: allocated. Line above: reserved and workspace. Dots: what the device has. Ctrl-C ends it.\n"
+      "Where standard output is no terminal, it prints lines of text.\n\n"
+      "Examples:\n"
+      "  drydock watch r1\n"
+      "  drydock watch --npu-smi --interval 2\n");
+  return verb;
+}
+
 int dispatch(int argc, char** argv) {
   // What stands behind the first -- is the command's own and none of ours.
   RunOptions options;
@@ -133,12 +153,15 @@ int dispatch(int argc, char** argv) {
   ExportOptions export_options;
   CLI::App* exporter = add_export(app, export_options);
 
-  const std::vector<CLI::App*> verbs = {run, env, ledger, trace, support, exporter};
+  WatchOptions watch_options;
+  CLI::App* watch = add_watch(app, watch_options);
+
+  const std::vector<CLI::App*> verbs = {run, env, ledger, trace, support, exporter, watch};
   for (CLI::App* verb : {ledger, trace, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
     complain("there is no subcommand \"" + own[0] +
-             "\": run, env, ledger, trace, support, export. See drydock --help.");
+             "\": run, env, ledger, trace, support, export, watch. See drydock --help.");
     return kExitUsage;
   }
   std::vector<std::string> reversed(own.rbegin(), own.rend());
@@ -161,6 +184,7 @@ int dispatch(int argc, char** argv) {
   if (ledger->parsed()) return ledger_command(ledger_options);
   if (trace->parsed()) return trace_command(trace_options);
   if (exporter->parsed()) return export_command(export_options);
+  if (watch->parsed()) return watch_command(watch_options);
   return run_support(support_options);
 }
 

@@ -118,7 +118,8 @@ void ProcessTrace::close_slice(uint32_t thread, uint64_t now_ns) {
 }
 
 void ProcessTrace::count(Device& device, uint64_t now_ns) {
-  const Figures now{device.account.allocated_bytes(), device.account.reserved_bytes(),
+  // Until the first block it is not known whether driver memory is the caching allocator's.
+  const Figures now{device.account.has_blocks() ? device.account.allocated_bytes() : 0, device.account.reserved_bytes(),
                     device.account.workspace_bytes()};
   if (now == device.written) return;
   device.written = now;

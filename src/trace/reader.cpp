@@ -85,6 +85,15 @@ Status Reader::read_header() {
   info_.parent_pid = header.parent_pid;
   info_.start_wall_ns = header.start_wall_ns;
   info_.start_monotonic_ns = header.start_monotonic_ns;
+  take_state(header);
+  info_.values = text_of(header.values);
+  info_.profile = text_of(header.profile);
+  info_.command = text_of(header.command);
+  return Status::ok();
+}
+
+// What changes while the process writes.
+void Reader::take_state(const FileHeader& header) {
   info_.used_bytes = header.used_bytes;
   info_.records = header.records;
   info_.lost_records = header.lost_records;
@@ -92,12 +101,19 @@ Status Reader::read_header() {
   info_.closed = header.closed != 0;
   info_.python_state = static_cast<PythonState>(header.python_state);
   info_.python_version = text_of(header.python_version);
-  info_.values = text_of(header.values);
-  info_.profile = text_of(header.profile);
-  info_.command = text_of(header.command);
   info_.arena_bases.assign(std::begin(header.arena_bases), std::end(header.arena_bases));
   while (!info_.arena_bases.empty() && info_.arena_bases.back() == 0) info_.arena_bases.pop_back();
-  return Status::ok();
+}
+
+void Reader::resume() {
+  FileHeader header{};
+  if (pread(descriptor_, &header, sizeof(header), 0) == static_cast<ssize_t>(sizeof(header))) take_state(header);
+  // Behind the records that were there the buffer holds zeros, which may be records by now.
+  buffer_begin_ = 0;
+  buffer_end_ = 0;
+  at_end_ = false;
+  ended_ = false;
+  truncation_.clear();
 }
 
 // Makes `bytes` unread bytes available; false if the file ends before.

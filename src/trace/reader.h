@@ -99,6 +99,10 @@ class DRYDOCK_API Reader {
   /// False at the end. Definitions are records too (Kind::kDefine*); escapes are not.
   bool next(Record& record);
 
+  /// After `next` gave false: lets it go on with what its process has written since. Reads anew whether that has closed
+  /// the trace.
+  void resume();
+
   /// After `next` gave false: true if records are missing at the end, or were damaged there.
   bool is_truncated() const { return !truncation_.empty(); }
   /// The sentence that says so, or empty.
@@ -128,6 +132,7 @@ class DRYDOCK_API Reader {
  private:
   Reader() = default;
   Status read_header();
+  void take_state(const FileHeader& header);
   bool fill(size_t bytes);
   bool take_escape(Kind kind, const uint64_t* words, uint16_t operand);
   bool define(Kind kind, const uint64_t* words, std::span<const std::byte> tail, Record& record);
