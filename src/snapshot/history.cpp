@@ -18,7 +18,6 @@ using replay::BlockState;
 using replay::Event;
 using replay::EventKind;
 using replay::History;
-using replay::StateBlock;
 using replay::StateSegment;
 
 std::optional<EventKind> kind_of(Action action) {
