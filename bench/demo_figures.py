@@ -1,7 +1,8 @@
 """Figures of the main job, as ratios of runs that alternate on the same machine.
 
     bench/demo_figures.py recording   full recording against the null device: wall time, median of alternating runs
-    bench/demo_figures.py long        500 steps: wall time, resident memory, trace size per million operators
+    bench/demo_figures.py long        500 steps: wall time, resident memory, trace size per million operators, and the
+                                      report: time to make it, its size, time until Chromium has loaded it
     bench/demo_figures.py start       cold start of `drydock run` against the same with the null device
 
 Run it with the Python of .venv, on a machine that does nothing else. It prints what it measured and judges nothing.
@@ -23,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "test" / "python"))
+from headless_browser import Browser  # noqa: E402
+
 DEMO = ROOT / "examples" / "dpo_7b.py"
 DRYDOCK = Path(sys.executable).parent / "drydock"
 
@@ -71,6 +75,22 @@ def compare(kind: str, rounds: int, command: list[str], folder: Path) -> None:
         print(f"{kind}, training loop alone: full {full:.2f} s, null {null:.2f} s, ratio {full / null:.3f}")
 
 
+def measure_report(folder: Path) -> None:
+    """Print what a run's report takes to make and to open, medians of five."""
+    page = folder / "report.html"
+    made, opened = [], []
+    for _ in range(5):
+        began = time.monotonic()
+        subprocess.run([str(DRYDOCK), "report", str(folder), "-o", str(page)], capture_output=True, check=True)
+        made.append(time.monotonic() - began)
+        with Browser() as browser:
+            opened.append(browser.open(page))
+    print(
+        f"report: made in {statistics.median(made):.2f} s, {page.stat().st_size / 2**20:.2f} MiB, "
+        f"loaded by Chromium in {statistics.median(opened):.2f} s"
+    )
+
+
 def measure_long(folder: Path, steps: int) -> None:
     """Print wall time, resident memory and trace size of a long run."""
     measured = run(folder / "long", "full", [sys.executable, str(DEMO), "--steps", str(steps)])
@@ -85,6 +105,7 @@ def measure_long(folder: Path, steps: int) -> None:
         f"{measured.resident_bytes / 2**30:.2f} GiB resident"
     )
     per_million = size_bytes / calls * 1e6 / 2**20
+    measure_report(measured.folder)
     print(f"trace: {size_bytes / 2**20:.1f} MiB for {calls:,} operators: {per_million:.1f} MiB a million")
 
 

@@ -24,5 +24,12 @@ target_link_libraries(drydock_sqlite3 INTERFACE "${DRYDOCK_SQLITE3}" m ${CMAKE_D
 # Wheels are zip files: `drydock support --wheel` unpacks them.
 find_library(DRYDOCK_ZLIB NAMES libz.a z REQUIRED)
 
+# The chart of `drydock report`.
+find_path(DRYDOCK_DYGRAPHS NAMES dygraph.min.js PATHS /usr/share/javascript/dygraphs)
+find_file(DRYDOCK_DYGRAPHS_LICENCE NAMES copyright PATHS /usr/share/doc/libjs-dygraphs NO_DEFAULT_PATH)
+if(NOT DRYDOCK_DYGRAPHS OR NOT DRYDOCK_DYGRAPHS_LICENCE)
+  message(FATAL_ERROR "dygraphs, or its licence, is missing. On Debian: apt-get install libjs-dygraphs")
+endif()
+
 target_compile_definitions(drydock_options INTERFACE FMT_HEADER_ONLY=1 TOML_HEADER_ONLY=1)
 target_link_libraries(drydock_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})

@@ -19,6 +19,7 @@ drydock_sources(DRYDOCK_LEDGER_SOURCES ledger)
 drydock_sources(DRYDOCK_EXPORT_SOURCES export)
 drydock_sources(DRYDOCK_WATCH_SOURCES watch)
 drydock_sources(DRYDOCK_NPU_SMI_SOURCES npu_smi)
+drydock_sources(DRYDOCK_PAGE_SOURCES page)
 drydock_sources(DRYDOCK_CLI_SOURCES cli)
 
 # Inner loops of operators are worth more optimisation than the rest. None of these changes a result: no library call
@@ -80,13 +81,26 @@ target_link_libraries(drydock_export PUBLIC drydock_ledger "${DRYDOCK_ZLIB}")
 add_library(drydock_watch STATIC ${DRYDOCK_WATCH_SOURCES})
 target_link_libraries(drydock_watch PUBLIC drydock_ledger)
 
+# The report's page, with its scripts inside.
+set(page_assets "${CMAKE_BINARY_DIR}/page_assets.cpp")
+set(page_assets_folder "${PROJECT_SOURCE_DIR}/src/page/assets")
+file(GLOB page_asset_files CONFIGURE_DEPENDS "${page_assets_folder}/*")
+add_custom_command(OUTPUT "${page_assets}"
+  COMMAND "${CMAKE_COMMAND}" "-DOUTPUT=${page_assets}" "-DASSETS=${page_assets_folder}"
+    "-DCHART=${DRYDOCK_DYGRAPHS}" "-DCHART_LICENCE=${DRYDOCK_DYGRAPHS_LICENCE}"
+    -P "${PROJECT_SOURCE_DIR}/cmake/page_assets.cmake"
+  DEPENDS ${page_asset_files} "${PROJECT_SOURCE_DIR}/cmake/page_assets.cmake" "${DRYDOCK_DYGRAPHS}/dygraph.min.js"
+  VERBATIM)
+add_library(drydock_page STATIC ${DRYDOCK_PAGE_SOURCES} "${page_assets}")
+target_link_libraries(drydock_page PUBLIC drydock_ledger)
+
 # Everything of the command but its main(), for the unit tests.
 set(DRYDOCK_CLI_MAIN ${DRYDOCK_CLI_SOURCES})
 list(FILTER DRYDOCK_CLI_MAIN INCLUDE REGEX "/main\\.cpp$")
 list(FILTER DRYDOCK_CLI_SOURCES EXCLUDE REGEX "/main\\.cpp$")
 if(DRYDOCK_CLI_SOURCES)
   add_library(drydock_cli STATIC ${DRYDOCK_CLI_SOURCES})
-  target_link_libraries(drydock_cli PUBLIC drydock_export drydock_snapshot drydock_watch)
+  target_link_libraries(drydock_cli PUBLIC drydock_export drydock_snapshot drydock_watch drydock_page)
 else()
   add_library(drydock_cli INTERFACE)
   target_link_libraries(drydock_cli INTERFACE drydock_ledger)

@@ -30,6 +30,14 @@ struct LedgerOptions {
 };
 int ledger_command(const LedgerOptions& options);
 
+struct ReportOptions {
+  std::string run;                  ///< a run folder or a ledger file
+  std::string out = "report.html";  ///< replaced if it is there
+  bool rebuild = false;
+};
+/// Writes the report of a run: one HTML file.
+int report_command(const ReportOptions& options);
+
 struct TraceOptions {
   std::string run;        ///< a run folder or a trace file
   bool no_times = false;  ///< without times two runs of a program compare

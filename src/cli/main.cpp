@@ -20,6 +20,7 @@ Examples:
   drydock run --profile ascend910b4 --out r1 -- python train.py
   drydock ledger r1                                 the verdict of that run again
   drydock ledger r1 --json                          the same with all numbers, for scripts
+  drydock report r1 -o r1.html                      its memory over time, to look at in a browser
   eval "$(drydock env --out r2)"                    for programs that you start yourself
   drydock support aclnnAdd                          what is modelled, refused or absent, and why
 )text";
@@ -136,6 +137,15 @@ int dispatch(int argc, char** argv) {
   ledger->add_flag("--json", ledger_options.json, "All numbers as JSON (fields: docs/ledger.md)");
   ledger->add_flag("--rebuild", ledger_options.rebuild, "Make the ledger again from the traces");
 
+  ReportOptions report_options;
+  CLI::App* report = app.add_subcommand("report", "Write a run's report: one HTML file with the memory over time");
+  report->add_option("RUN", report_options.run, "Run folder, or a ledger.sqlite beside its traces")
+      ->required()
+      ->check(CLI::Validator(refuse_empty, ""));
+  report->add_option("-o,--out", report_options.out, "File to write (default report.html)")
+      ->check(CLI::Validator(refuse_empty, ""));
+  report->add_flag("--rebuild", report_options.rebuild, "Make the ledger again from the traces");
+
   TraceOptions trace_options;
   CLI::App* trace = app.add_subcommand("trace", "Print the records of a run as text");
   trace->add_option("RUN", trace_options.run, "Run folder, or a .ddtrace file")
@@ -156,12 +166,12 @@ int dispatch(int argc, char** argv) {
   WatchOptions watch_options;
   CLI::App* watch = add_watch(app, watch_options);
 
-  const std::vector<CLI::App*> verbs = {run, env, ledger, trace, support, exporter, watch};
-  for (CLI::App* verb : {ledger, trace, support}) verb->footer("");  // not the examples of all verbs
+  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, support, exporter, watch};
+  for (CLI::App* verb : {ledger, report, trace, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
     complain("there is no subcommand \"" + own[0] +
-             "\": run, env, ledger, trace, support, export, watch. See drydock --help.");
+             "\": run, env, ledger, report, trace, support, export, watch. See drydock --help.");
     return kExitUsage;
   }
   std::vector<std::string> reversed(own.rbegin(), own.rend());
@@ -182,6 +192,7 @@ int dispatch(int argc, char** argv) {
   if (run->parsed()) return run_command(options);
   if (env->parsed()) return env_command(options);
   if (ledger->parsed()) return ledger_command(ledger_options);
+  if (report->parsed()) return report_command(report_options);
   if (trace->parsed()) return trace_command(trace_options);
   if (exporter->parsed()) return export_command(export_options);
   if (watch->parsed()) return watch_command(watch_options);

@@ -70,18 +70,6 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
   }
 }
 
-// `failure` stays empty if the folder could be read to its end.
-std::vector<fs::path> traces_of(const fs::path& run_folder, std::string& failure) {
-  std::vector<fs::path> paths;
-  const fs::path folder = run_folder / "traces";
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
-    if (entry->path().extension() == ".ddtrace") paths.push_back(entry->path());
-  if (error) failure = fmt::format("The folder {} can't be read: {}.", folder.string(), error.message());
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 // 11 of "3.11.2"; 0 if there is no such text.
 int minor_of(std::string_view python_version) {
   const size_t dot = python_version.find('.');
@@ -102,6 +90,17 @@ void write_whole(const fs::path& path, const LedgerSources& sources) {
 }
 
 }  // namespace
+
+std::vector<fs::path> traces_of(const fs::path& run_folder, std::string& failure) {
+  std::vector<fs::path> paths;
+  const fs::path folder = run_folder / "traces";
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
+    if (entry->path().extension() == ".ddtrace") paths.push_back(entry->path());
+  if (error) failure = fmt::format("The folder {} can't be read: {}.", folder.string(), error.message());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
 
 Status read_trace(const fs::path& trace, ProcessAccount& account) {
   std::unique_ptr<trace::Reader> reader;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -12,6 +13,9 @@ namespace drydock::ledger {
 
 /// Name of a run folder's ledger.
 inline constexpr const char* kLedgerFile = "ledger.sqlite";
+
+/// The traces of a run, by name. `failure` stays empty if the folder could be read to its end.
+std::vector<std::filesystem::path> traces_of(const std::filesystem::path& run_folder, std::string& failure);
 
 /// The account of one trace. What is missing at its end becomes a sentence in `problems`. 100003 or 100006 if the file
 /// is no trace that can be read.

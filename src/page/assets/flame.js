@@ -1,0 +1,93 @@
+"use strict";
+
+// The flame graph of holders at one moment: kind, file, line. Levels that are the same for all are left out.
+
+const kRowHeight = 30;
+
+function flameTree(data, moments, moment) {
+  const { held, total } = moments.list[moment];
+  const root = { name: "all", bytes: 0, blocks: 0, children: new Map(), holder: null };
+  const kinds = new Set([...held.keys()].map((holder) => data.holders[holder][0]));
+  for (const [holder, { bytes, blocks }] of held) {
+    const [kind, file, line, func] = data.holders[holder];
+    const path = [];
+    if (kinds.size > 1) path.push(kind);
+    path.push(line === 0 ? "unknown line" : file);
+    if (line !== 0) path.push(`line ${line}${func ? ` (${func})` : ""}`);
+    let node = root;
+    node.bytes += bytes;
+    node.blocks += blocks;
+    path.forEach((name, depth) => {
+      if (!node.children.has(name)) {
+        node.children.set(name, { name, bytes: 0, blocks: 0, children: new Map(), holder: null });
+      }
+      node = node.children.get(name);
+      node.bytes += bytes;
+      node.blocks += blocks;
+      if (depth === path.length - 1) node.holder = holder;
+    });
+  }
+  root.name = root.bytes === total ? "all that is allocated" : "all that is allocated, and workspace beside it";
+  return root;
+}
+
+function drawFlame(container, data, moments) {
+  const heading = element("h3", {}, "Holders at the chosen moment");
+  const frames = element("div", { class: "frames" });
+  const readout = element("p", { class: "line-readout" });
+  container.append(heading, frames, readout);
+  let moment = 0;
+  let focused = [];
+
+  function place(node, depth, left, width, path) {
+    const percent = (100 * node.bytes) / rootBytes;
+    const text = `${node.name}: ${formatBytes(node.bytes)} (${percent.toFixed(1)}%)`;
+    const frame = element("button", { type: "button", title: `${text}, ${exactBytes(node.bytes)}, ` +
+      `${formatCount(node.blocks)} pieces` }, text);
+    frame.style.left = `${left}%`;
+    frame.style.width = `${width}%`;
+    frame.style.top = `${depth * kRowHeight}px`;
+    if (node.holder === null) frame.classList.add("plain");
+    else frame.style.background = moments.color(node.holder);
+    const say = () => { readout.textContent = frame.title; };
+    frame.addEventListener("mouseenter", say);
+    frame.addEventListener("focus", say);
+    frame.addEventListener("click", () => { focused = path; draw(); });
+    frames.append(frame);
+    deepest = Math.max(deepest, depth);
+    const children = [...node.children.values()].sort((a, b) => b.bytes - a.bytes);
+    const next = focused[path.length];
+    // Below a frame that was clicked, only its own children are left, over the whole width.
+    if (next !== undefined && node.children.has(next) && path.every((name, index) => focused[index] === name)) {
+      place(node.children.get(next), depth + 1, left, width, [...path, next]);
+      return;
+    }
+    for (const child of children) {
+      const share = (width * child.bytes) / node.bytes;
+      // Narrower than a pixel on any screen.
+      if (share >= 0.03) place(child, depth + 1, left, share, [...path, child.name]);
+      left += share;
+    }
+  }
+
+  let rootBytes = 1;
+  let deepest = 0;
+
+  function draw() {
+    const root = flameTree(data, moments, moment);
+    rootBytes = Math.max(root.bytes, 1);
+    frames.replaceChildren();
+    deepest = 0;
+    place(root, 0, 0, 100, []);
+    frames.style.height = `${Math.max(deepest + 1, 4) * kRowHeight}px`;
+    readout.textContent = `${moments.describe(moment, data)}. Click a frame to widen it.`;
+  }
+
+  return {
+    show(chosen) {
+      moment = chosen;
+      draw();
+    },
+    redraw: draw,
+  };
+}

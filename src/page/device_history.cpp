@@ -1,0 +1,195 @@
+#include "page/device_history.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ledger/memory_records.h"
+
+namespace drydock::page {
+
+using trace::DriverMemory;
+using trace::Kind;
+using trace::Record;
+
+namespace {
+
+// A window without the end of a step is closed after so many events: loading a model is worth a look too.
+constexpr uint64_t kWindowEvents = 4096;
+
+}  // namespace
+
+uint32_t DeviceHistory::holder(HolderKind kind, trace::LineId line) {
+  uint32_t& slot = holder_ids_[uint64_t{line} * 4 + static_cast<uint64_t>(kind)];
+  if (slot == 0) {  // 0 = new; ids are kept plus one
+    const bool is_driver = kind == HolderKind::kDriver;
+    (is_driver ? driver_holders_ : block_holders_).push_back({kind, line});
+    slot = (is_driver ? drivers_ : blocks_).add_holder(kind != HolderKind::kWorkspace) + 1;
+  }
+  return slot - 1;
+}
+
+// The state after an event is taken down when the next one comes, once it is known what new driver memory is for.
+void DeviceHistory::sample() {
+  if (!unsampled_) return;
+  unsampled_ = false;
+  curve_.add({.event = event_,
+              .time_ns = time_ns_,
+              .allocated_bytes = blocks_.total_bytes(),
+              .reserved_bytes = account_.reserved_bytes(),
+              .workspace_bytes = account_.workspace_bytes() + scratch_});
+}
+
+void DeviceHistory::take_block(const Record& record, uint32_t step) {
+  const uint64_t address = ledger::key_of(record.address);
+  switch (record.kind) {
+    case Kind::kBlockAllocated: {
+      if (account_.blocks() == 1) peak_ = 0;  // heights were those of driver memory so far
+      if (const PlacedBlock* old = space_.block_at(address); old != nullptr) {
+        // Its release was not recorded.
+        if (block_holders_[old->holder].kind == HolderKind::kScratch) scratch_ -= old->size_bytes;
+        blocks_.remove(old->holder, old->size_bytes, record.time_ns);
+      }
+      const uint32_t id = holder(record.is_workspace ? HolderKind::kWorkspace : HolderKind::kBlock, record.line);
+      blocks_.add(id, record.size_bytes, event_, record.time_ns);
+      space_.block_allocated({address, record.size_bytes, 0, id, step});
+      if (blocks_.total_bytes() <= peak_) return;
+      peak_ = blocks_.total_bytes();
+      peak_ns_ = record.time_ns;
+      peak_step_ = step;
+      space_.mark(AddressSpace::Mark::kPeak);
+      return;
+    }
+    case Kind::kWorkspaceGiven: {
+      PlacedBlock* block = space_.block_at(address);
+      if (block == nullptr || block_holders_[block->holder].kind != HolderKind::kBlock) return;
+      const uint32_t id = holder(HolderKind::kScratch, block_holders_[block->holder].line);
+      blocks_.move(block->holder, id, block->size_bytes, record.time_ns);
+      scratch_ += block->size_bytes;
+      block->holder = id;
+      return;
+    }
+    case Kind::kBlockRequested: {
+      PlacedBlock* block = space_.block_at(address);
+      if (block != nullptr && block->requested_bytes == 0 && record.size_bytes <= block->size_bytes)
+        block->requested_bytes = record.size_bytes;
+      return;
+    }
+    default: {
+      const PlacedBlock* block = space_.block_at(address);
+      if (block == nullptr) return;
+      blocks_.remove(block->holder, block->size_bytes, record.time_ns);
+      if (block_holders_[block->holder].kind == HolderKind::kScratch) scratch_ -= block->size_bytes;
+      space_.block_freed(address);
+      return;
+    }
+  }
+}
+
+void DeviceHistory::take_driver(const Record& record, uint32_t step) {
+  const uint64_t address = ledger::key_of(record.address);
+  const bool is_allocated = record.kind == Kind::kDriverAllocated;
+  if (record.memory == DriverMemory::kReservation) {
+    if (is_allocated)
+      space_.reserved(address, record.size_bytes);
+    else
+      space_.unreserved(address);
+    return;
+  }
+  const bool is_mapping = record.memory == DriverMemory::kMapping;
+  if (record.memory == DriverMemory::kMalloc || is_mapping) {
+    const uint32_t id = holder(HolderKind::kDriver, record.line);
+    auto old = driver_pieces_.find(address);
+    if (old != driver_pieces_.end()) {
+      drivers_.remove(old->second.first, old->second.second, record.time_ns);
+      driver_pieces_.erase(old);
+    }
+    if (is_allocated) {
+      space_.piece_added({address, record.size_bytes, id}, is_mapping);
+      driver_pieces_[address] = {id, record.size_bytes};
+      drivers_.add(id, record.size_bytes, event_, record.time_ns);
+    } else {
+      space_.piece_removed(address);
+    }
+  }
+  if (has_blocks() || drivers_.total_bytes() <= peak_) return;
+  peak_ = drivers_.total_bytes();
+  peak_ns_ = record.time_ns;
+  peak_step_ = step;
+  space_.mark(AddressSpace::Mark::kPeak);
+}
+
+void DeviceHistory::take(const trace::Reader& reader, const Record& record, uint32_t step) {
+  const bool is_placement = unplaced_ && record.kind == Kind::kBlockAllocated;
+  switch (record.kind) {
+    case Kind::kBlockAllocated:
+    case Kind::kBlockFreed:
+    case Kind::kWorkspaceGiven:
+    case Kind::kDriverAllocated:
+    case Kind::kDriverFreed:
+      if (!is_placement) sample();
+      ++event_;
+      unsampled_ = true;
+      unplaced_ = record.kind == Kind::kDriverAllocated;
+      break;
+    case Kind::kDriverOutOfMemory: sample(); break;
+    default: break;
+  }
+  if (record.kind == Kind::kCapacity) capacity_ = std::max(capacity_, record.capacity_bytes);
+  if (record.kind == Kind::kDriverOutOfMemory)
+    account_.out_of_memory(ledger::out_of_memory_of(reader, record));
+  else if (!ledger::take_memory_record(reader, record, account_))
+    return;
+  time_ns_ = std::max(time_ns_, record.time_ns);
+  switch (record.kind) {
+    case Kind::kBlockAllocated:
+    case Kind::kBlockFreed:
+    case Kind::kWorkspaceGiven:
+    case Kind::kBlockRequested: take_block(record, step); break;
+    case Kind::kDriverAllocated:
+    case Kind::kDriverFreed: take_driver(record, step); break;
+    case Kind::kDriverOutOfMemory:
+      capacity_ = std::max(capacity_, record.capacity_bytes);
+      space_.mark(AddressSpace::Mark::kRefusal);
+      held_at_refusal_ = moments().now(step, event_, record.time_ns);
+      break;
+    default: break;
+  }
+  if (++window_events_ >= kWindowEvents) step_ended(step, record.time_ns);
+}
+
+void DeviceHistory::step_ended(uint32_t step, uint64_t time_ns) {
+  window_events_ = 0;
+  blocks_.close_window(step, event_, time_ns);
+  drivers_.close_window(step, event_, time_ns);
+}
+
+void DeviceHistory::finish(uint32_t step, uint64_t time_ns) {
+  sample();
+  account_.finish();
+  blocks_.finish(step, event_, time_ns);
+  drivers_.finish(step, event_, time_ns);
+}
+
+void DeviceHistory::shrink_to(size_t spans, size_t moments) {
+  curve_.shrink_to(spans);
+  blocks_.shrink_to(moments);
+  drivers_.shrink_to(moments);
+}
+
+std::vector<CurvePoint> DeviceHistory::curve() const {
+  std::vector<CurvePoint> points = curve_.points();
+  if (!has_blocks())
+    for (CurvePoint& point : points) point.allocated_bytes = point.reserved_bytes;
+  return points;
+}
+
+LayoutMoment DeviceHistory::at_peak() const {
+  return {space_.at(AddressSpace::Mark::kPeak), false, peak_ns_, peak_step_};
+}
+
+std::optional<LayoutMoment> DeviceHistory::at_refusal() const {
+  if (!held_at_refusal_) return std::nullopt;
+  return LayoutMoment{space_.at(AddressSpace::Mark::kRefusal), true, held_at_refusal_->time_ns, held_at_refusal_->step};
+}
+
+}  // namespace drydock::page
