@@ -83,6 +83,14 @@ def data_of(page: Path) -> dict:
     return json.loads(re.search(r'class="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL).group(1))
 
 
+def share_of(browser: Browser, moment: str) -> float:
+    """Return where a moment lies in the chart, as a share of its width."""
+    return browser.evaluate(
+        f"(() => {{ const d = drydockPage.devices[0]; const at = d.moments.list[{moment}].time / 1e6;"
+        " return d.chart.graph.toDomXCoord(at) / document.querySelector('.chart').clientWidth; })()"
+    )
+
+
 def test_page_opens_quietly_and_without_network(dead_run, browser):
     _, page = dead_run
     seconds = browser.open(page)
@@ -102,11 +110,7 @@ def test_curve_is_drawn_and_names_holders(dead_run, browser):
         " for (let i = 3; i < p.length; i += 4) n += p[i] > 0; return n; })()"
     )
     assert painted > 1000
-    at_peak = (
-        "(() => { const d = drydockPage.devices[0]; return d.chart.graph.toDomXCoord(d.moments.list[d.data.peakMoment]"
-        ".time / 1e6) / document.querySelector('.chart').clientWidth; })()"
-    )
-    browser.hover(".chart", browser.evaluate(at_peak))
+    browser.hover(".chart", share_of(browser, "d.data.peakMoment"))
     readout = browser.evaluate("document.querySelector('.readout').textContent")
     assert re.search(r"allocated [0-9.]+ [GM]iB, reserved [0-9.]+ [GM]iB, workspace", readout)
     assert re.search(r"train é <b>'\"&.py:\d+", readout), readout
@@ -120,7 +124,8 @@ def test_click_and_keys_choose_the_moment_of_the_flame_graph(dead_run, browser):
     root = "document.querySelector('.frames button').title"
     at_death = browser.evaluate(root)
     assert "60.00 GiB" in at_death or "56.00 GiB" in at_death, at_death
-    browser.drag(".chart", 0.12, 0.12)
+    first = share_of(browser, "0")
+    browser.drag(".chart", first, first)
     early = browser.evaluate(root)
     assert "MiB" in early
     assert early != at_death
