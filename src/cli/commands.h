@@ -66,4 +66,14 @@ struct WatchOptions {
 /// Draws the memory curve of a run, or of the real devices, in the terminal; lines of text where there is none.
 int watch_command(const WatchOptions& options);
 
+struct ReplayOptions {
+  std::string run;       ///< a run folder or a trace file
+  std::string settings;  ///< of PYTORCH_NPU_ALLOC_CONF, for a replay under others than the run's
+  bool has_settings = false;
+  bool json = false;
+};
+/// Compares the allocator's model with what the real allocator did in the run; with settings, says what the run would
+/// come to under those. 1 where the model differs.
+int replay_command(const ReplayOptions& options);
+
 }  // namespace drydock::cli

@@ -22,6 +22,7 @@ Examples:
   drydock ledger r1 --json                          the same with all numbers, for scripts
   drydock report r1 -o r1.html                      its memory over time, to look at in a browser
   eval "$(drydock env --out r2)"                    for programs that you start yourself
+  drydock replay r1 --set expandable_segments:True  what that run would have come to
   drydock support aclnnAdd                          what is modelled, refused or absent, and why
 )text";
 
@@ -153,6 +154,16 @@ int dispatch(int argc, char** argv) {
       ->check(CLI::Validator(refuse_empty, ""));
   trace->add_flag("--no-times", trace_options.no_times, "Without times, so that two runs compare");
 
+  ReplayOptions replay_options;
+  CLI::App* replay =
+      app.add_subcommand("replay", "Compare the allocator's model with a run, or try other settings on it");
+  replay->add_option("RUN", replay_options.run, "Run folder, or a .ddtrace file")
+      ->required()
+      ->check(CLI::Validator(refuse_empty, ""));
+  CLI::Option* replay_settings = replay->add_option(
+      "--set", replay_options.settings, "Replay under these settings: KEY:VALUE,... as in PYTORCH_NPU_ALLOC_CONF");
+  replay->add_flag("--json", replay_options.json, "As JSON");
+
   SupportOptions support_options;
   CLI::App* support = app.add_subcommand("support", "What is modelled, refused or absent, and why");
   support->add_option("NAME", support_options.name, "A name, or the beginning of names");
@@ -166,12 +177,12 @@ int dispatch(int argc, char** argv) {
   WatchOptions watch_options;
   CLI::App* watch = add_watch(app, watch_options);
 
-  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, support, exporter, watch};
-  for (CLI::App* verb : {ledger, report, trace, support}) verb->footer("");  // not the examples of all verbs
+  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, replay, support, exporter, watch};
+  for (CLI::App* verb : {ledger, report, trace, replay, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
     complain("there is no subcommand \"" + own[0] +
-             "\": run, env, ledger, report, trace, support, export, watch. See drydock --help.");
+             "\": run, env, ledger, report, trace, replay, support, export, watch. See drydock --help.");
     return kExitUsage;
   }
   std::vector<std::string> reversed(own.rbegin(), own.rend());
@@ -196,6 +207,8 @@ int dispatch(int argc, char** argv) {
   if (trace->parsed()) return trace_command(trace_options);
   if (exporter->parsed()) return export_command(export_options);
   if (watch->parsed()) return watch_command(watch_options);
+  replay_options.has_settings = replay_settings->count() > 0;
+  if (replay->parsed()) return replay_command(replay_options);
   return run_support(support_options);
 }
 

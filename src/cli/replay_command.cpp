@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "replay/settings.h"
+#include "replay/simulate.h"
+#include "replay/trace_history.h"
+#include "replay/verify.h"
+#include "replay/workload.h"
+
+namespace drydock::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using replay::History;
+using replay::Outcome;
+using replay::Settings;
+using replay::Verification;
+using replay::Workload;
+
+std::string size_text(uint64_t bytes) {
+  constexpr double kKibi = 1024.0;
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= uint64_t{1} << 30) return fmt::format("{:.2f} GiB", value / kKibi / kKibi / kKibi);
+  if (bytes >= uint64_t{1} << 20) return fmt::format("{:.2f} MiB", value / kKibi / kKibi);
+  if (bytes >= uint64_t{1} << 10) return fmt::format("{:.2f} KiB", value / kKibi);
+  return fmt::format("{} bytes", bytes);
+}
+
+std::string count_text(uint64_t count) {
+  std::string digits = std::to_string(count);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+const std::string& place_text(const History& history, uint32_t place) {
+  return history.places[place < history.places.size() ? place : replay::kUnknownPlace];
+}
+
+void print_verification(const History& history, const Workload& workload, const Verification& result) {
+  fmt::print("npu:{}  {} events: {}\n", result.device, count_text(result.events),
+             result.is_equal ? "the model did what the real allocator did" : "the model differs");
+  fmt::print("  blocks         {} of {} at the same address\n", count_text(result.blocks_equal),
+             count_text(result.blocks));
+  fmt::print("  segment calls  {} of {} the same\n", count_text(result.segment_calls_equal),
+             count_text(result.segment_calls));
+  fmt::print("  out of memory  {} of {} the same; {} retries\n", result.out_of_memory_equal, result.out_of_memory,
+             result.retries);
+  fmt::print("  peaks          allocated {}, reserved {}; live blocks take at least {}\n",
+             size_text(result.peak_allocated_bytes), size_text(result.peak_reserved_bytes),
+             size_text(workload.lower_bound_bytes));
+  if (result.has_final_state)
+    fmt::print("  at the end     the segments and blocks are {}\n",
+               result.is_final_state_equal ? "the same" : "not the same");
+  if (!result.is_equal)
+    fmt::print("  first difference at record {} ({}): {}\n", result.ordinal, place_text(history, result.place),
+               result.difference);
+}
+
+ordered_json verification_json(const History& history, const Verification& result) {
+  ordered_json json = {{"device", result.device},
+                       {"events", result.events},
+                       {"blocks", result.blocks},
+                       {"blocks_equal", result.blocks_equal},
+                       {"segment_calls", result.segment_calls},
+                       {"segment_calls_equal", result.segment_calls_equal},
+                       {"out_of_memory", result.out_of_memory},
+                       {"out_of_memory_equal", result.out_of_memory_equal},
+                       {"retries", result.retries},
+                       {"caches_emptied", result.caches_emptied},
+                       {"peak_allocated_bytes", result.peak_allocated_bytes},
+                       {"peak_reserved_bytes", result.peak_reserved_bytes},
+                       {"is_equal", result.is_equal}};
+  if (!result.is_equal) {
+    json["difference"] = result.difference;
+    json["difference_record"] = result.ordinal;
+    json["difference_line"] = place_text(history, result.place);
+  }
+  return json;
+}
+
+// The event that a what-if run dies at.
+const replay::Event& failed_event(const History& history, const Workload& workload, const Outcome& outcome) {
+  return history.events[workload.events[outcome.failed_operation]];
+}
+
+void print_outcome(const History& history, const Workload& workload, const std::string& settings,
+                   const Outcome& outcome) {
+  fmt::print("npu:{}  with {}: {}\n", workload.device, settings.empty() ? "the default settings" : settings,
+             outcome.fits ? "it fits" : "OUT OF MEMORY");
+  if (!outcome.fits) {
+    const replay::Event& event = failed_event(history, workload, outcome);
+    fmt::print("  dies           at record {} ({}), asked {}; {} of {} operations replayed\n", event.ordinal,
+               place_text(history, event.place), size_text(outcome.failed_bytes), count_text(outcome.operations),
+               count_text(workload.operations.size()));
+  }
+  fmt::print("  peaks          allocated {}, reserved {} ({:.1f}% of it unused then)\n",
+             size_text(outcome.peak_allocated_bytes), size_text(outcome.peak_reserved_bytes),
+             100 * outcome.fragmentation());
+  fmt::print("  driver         {} calls, {} segments or mappings; {} retries, {} garbage collections\n",
+             count_text(outcome.driver_calls), count_text(outcome.segments), outcome.retries, outcome.collections);
+  fmt::print("  lower bound    {}: live blocks in whole pages\n", size_text(workload.lower_bound_bytes));
+}
+
+ordered_json outcome_json(const History& history, const Workload& workload, const Outcome& outcome) {
+  ordered_json json = {{"device", workload.device},
+                       {"fits", outcome.fits},
+                       {"operations", outcome.operations},
+                       {"peak_allocated_bytes", outcome.peak_allocated_bytes},
+                       {"peak_reserved_bytes", outcome.peak_reserved_bytes},
+                       {"fragmentation", outcome.fragmentation()},
+                       {"driver_calls", outcome.driver_calls},
+                       {"segments", outcome.segments},
+                       {"retries", outcome.retries},
+                       {"collections", outcome.collections},
+                       {"rejections", outcome.rejections},
+                       {"lower_bound_bytes", workload.lower_bound_bytes}};
+  if (!outcome.fits) {
+    const replay::Event& event = failed_event(history, workload, outcome);
+    json["failed_record"] = event.ordinal;
+    json["failed_line"] = place_text(history, event.place);
+    json["failed_bytes"] = outcome.failed_bytes;
+  }
+  return json;
+}
+
+class Replaying {
+ public:
+  explicit Replaying(const ReplayOptions& options) : options_(options) {}
+
+  int run() {
+    std::vector<std::string> paths;
+    if (Status status = replay::traces_of(options_.run, paths); !status.is_ok()) return refuse(status.message());
+    if (options_.has_settings) {
+      if (Status status = replay::parse_settings(options_.settings, replay::Policy::kNpu, settings_); !status.is_ok())
+        return refuse(status.message());
+    }
+    for (const std::string& path : paths)
+      if (const int code = replay_one(path); code != 0) return code;
+    if (options_.json) std::puts(json_.dump(2).c_str());
+    if (!any_) complain(fmt::format("no trace of {} has blocks of a caching allocator.", options_.run));
+    return any_ && all_equal_ ? 0 : any_ ? 1 : kExitUsage;
+  }
+
+ private:
+  static int refuse(const std::string& sentence) {
+    complain(sentence);
+    return kExitUsage;
+  }
+
+  int replay_one(const std::string& path) {
+    History history;
+    if (Status status = replay::read_trace(path, history); !status.is_ok()) return refuse(status.message());
+    const std::vector<uint8_t> devices = replay::devices_of(history);
+    if (devices.empty()) return 0;
+    any_ = true;
+    std::vector<std::string> missing = history.missing;
+    for (const uint8_t device : devices) {
+      const Workload workload = replay::workload_of(history, device);
+      missing.insert(missing.end(), workload.missing.begin(), workload.missing.end());
+      if (options_.has_settings) {
+        what_if(history, workload);
+      } else {
+        Settings recorded;
+        if (Status status = replay::parse_settings(history.settings, replay::Policy::kNpu, recorded); !status.is_ok())
+          return refuse(fmt::format("{}: {}", path, status.message()));
+        compare(history, workload, recorded);
+      }
+    }
+    if (options_.json) {
+      json_["missing"] = missing;
+    } else {
+      for (const std::string& sentence : missing) fmt::print("  missing        {}\n", sentence);
+    }
+    return 0;
+  }
+
+  void compare(const History& history, const Workload& workload, const Settings& settings) {
+    const Verification result = replay::verify(history, workload, settings);
+    all_equal_ = all_equal_ && result.is_equal;
+    if (options_.json) {
+      json_["devices"].push_back(verification_json(history, result));
+      json_["settings"] = history.settings;
+    } else {
+      print_verification(history, workload, result);
+    }
+  }
+
+  void what_if(const History& history, const Workload& workload) {
+    const Outcome outcome = replay::simulate(workload, settings_);
+    if (options_.json) {
+      json_["devices"].push_back(outcome_json(history, workload, outcome));
+      json_["settings"] = options_.settings;
+    } else {
+      print_outcome(history, workload, options_.settings, outcome);
+      for (const std::string& key : settings_.without_effect)
+        fmt::print("  no effect      {} is about host memory or locks: device memory stays the same\n", key);
+    }
+  }
+
+  const ReplayOptions& options_;
+  Settings settings_;
+  ordered_json json_;
+  bool any_ = false;
+  bool all_equal_ = true;
+};
+
+}  // namespace
+
+int replay_command(const ReplayOptions& options) { return Replaying(options).run(); }
+
+}  // namespace drydock::cli

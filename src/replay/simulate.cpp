@@ -1,0 +1,121 @@
+#include "replay/simulate.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "replay/caching_allocator.h"
+#include "replay/driver.h"
+
+namespace drydock::replay {
+namespace {
+
+constexpr uint64_t kUnknownTotal = uint64_t{1} << 40;
+constexpr uint64_t kPadding = 32;
+
+class Replay {
+ public:
+  Replay(const Workload& workload, const Settings& settings)
+      : workload_(workload),
+        padding_(settings.policy == Policy::kNpu ? kPadding : 0),
+        driver_(workload.total_bytes == 0 ? kUnknownTotal : workload.total_bytes, workload.external_bytes),
+        allocator_(settings, driver_, workload.streams, workload.pools),
+        blocks_(workload.slots, kNoBlock) {}
+
+  Outcome run() {
+    Outcome outcome;
+    adopt();
+    const Operation* const begin = workload_.operations.data();
+    const Operation* const end = begin + workload_.operations.size();
+    const Operation* at = begin;
+    for (; at != end; ++at) {
+      if (!step(*at)) {
+        outcome.fits = false;
+        outcome.failed_operation = static_cast<uint32_t>(at - begin);
+        outcome.failed_bytes = at->bytes;
+        break;
+      }
+    }
+    const AllocatorTally& tally = allocator_.tally();
+    outcome.operations = static_cast<uint64_t>(at - begin);
+    outcome.peak_allocated_bytes = tally.peak_allocated_bytes;
+    outcome.peak_reserved_bytes = tally.peak_reserved_bytes;
+    outcome.allocated_at_peak_bytes = tally.allocated_at_peak_bytes;
+    outcome.end_reserved_bytes = tally.reserved_bytes;
+    outcome.free_bytes = driver_.free_bytes();
+    outcome.driver_calls = driver_.calls();
+    outcome.segments = tally.segments;
+    outcome.retries = tally.retries;
+    outcome.collections = tally.collections;
+    outcome.rejections = tally.rejections;
+    return outcome;
+  }
+
+ private:
+  // What was held before the first event has to lie somewhere: it is asked for anew, largest first, so that a history
+  // which began mid-run can be replayed under settings that would have laid it out differently.
+  void adopt() {
+    struct Held {
+      uint64_t bytes;
+      uint32_t slot;
+      uint16_t stream;
+      uint8_t pool;
+    };
+    std::vector<Held> held;
+    size_t next = 0;
+    for (const StateSegment& segment : workload_.initial)
+      for (const StateBlock& block : segment.blocks)
+        if (block.state != BlockState::kFree) {
+          held.push_back({block.size > padding_ ? block.size - padding_ : block.size, workload_.held[next].second,
+                          static_cast<uint16_t>(segment.stream), static_cast<uint8_t>(segment.pool)});
+          ++next;
+        }
+    std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
+    for (const Held& block : held) blocks_[block.slot] = allocator_.allocate(block.bytes, block.stream, block.pool);
+  }
+
+  bool step(const Operation& operation) {
+    switch (operation.kind) {
+      case OperationKind::kAllocate: {
+        const uint32_t block = allocator_.allocate(operation.bytes, operation.stream, operation.pool);
+        blocks_[operation.slot] = block;
+        return block != kNoBlock;
+      }
+      case OperationKind::kFree:
+        if (blocks_[operation.slot] != kNoBlock) allocator_.free(blocks_[operation.slot]);
+        return true;
+      case OperationKind::kFreeLater:
+        if (numbers_.empty()) numbers_.resize(workload_.slots, 0);
+        if (blocks_[operation.slot] != kNoBlock)
+          numbers_[operation.slot] = allocator_.free_later(blocks_[operation.slot]);
+        return true;
+      case OperationKind::kComplete:
+        if (!numbers_.empty()) allocator_.complete(numbers_[operation.slot]);
+        return true;
+      case OperationKind::kRefuse:
+        // The program went on without it. Where there is room now, what it would have done with it is not known, and
+        // the block is given back at once.
+        if (const uint32_t block = allocator_.allocate(operation.bytes - std::min(padding_, operation.bytes),
+                                                       operation.stream, operation.pool);
+            block != kNoBlock)
+          allocator_.free(block);
+        return true;
+      case OperationKind::kAllocateWorkspace: return allocator_.allocate_workspace(operation.bytes, operation.stream);
+      case OperationKind::kEmptyCache: allocator_.empty_cache(); return true;
+      case OperationKind::kLimit: allocator_.limit(operation.bytes); return true;
+    }
+    return true;
+  }
+
+  const Workload& workload_;
+  uint64_t padding_;
+  SimulatedDriver driver_;
+  CachingAllocator allocator_;
+  std::vector<uint32_t> blocks_;   // by slot
+  std::vector<uint64_t> numbers_;  // by slot, of blocks that were freed for later
+};
+
+}  // namespace
+
+Outcome simulate(const Workload& workload, const Settings& settings) { return Replay(workload, settings).run(); }
+
+}  // namespace drydock::replay

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "replay/settings.h"
+#include "replay/workload.h"
+
+namespace drydock::replay {
+
+/// What a run would have come to under other settings.
+struct Outcome {
+  bool fits = true;
+  uint32_t failed_operation = 0;  ///< index into Workload::operations, where it does not fit
+  uint64_t failed_bytes = 0;      ///< what was asked for there
+  uint64_t operations = 0;        ///< that were replayed
+  uint64_t peak_allocated_bytes = 0;
+  uint64_t peak_reserved_bytes = 0;
+  uint64_t allocated_at_peak_bytes = 0;  ///< when the most was reserved
+  uint64_t end_reserved_bytes = 0;
+  uint64_t free_bytes = 0;  ///< of the device at the end
+  uint64_t driver_calls = 0;
+  uint64_t segments = 0;
+  uint64_t retries = 0;
+  uint64_t collections = 0;
+  uint64_t rejections = 0;
+
+  /// Part of the reserved bytes that nobody held when the most was reserved.
+  double fragmentation() const {
+    return peak_reserved_bytes == 0
+               ? 0
+               : 1 - static_cast<double>(allocated_at_peak_bytes) / static_cast<double>(peak_reserved_bytes);
+  }
+  bool operator==(const Outcome&) const = default;
+};
+
+/// Runs the model on a workload with a simulated driver. A request that is refused ends the replay, as nobody knows
+/// what the program would do next; one that was refused in the history, too, does not. Thread-safe: the workload is
+/// only read.
+Outcome simulate(const Workload& workload, const Settings& settings);
+
+}  // namespace drydock::replay

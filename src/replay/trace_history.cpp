@@ -1,0 +1,238 @@
+#include "replay/trace_history.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/generated/error_codes.h"
+#include "trace/reader.h"
+
+namespace drydock::replay {
+namespace {
+
+using trace::DriverMemory;
+using trace::Kind;
+using trace::Record;
+
+// Addresses are counted from the beginning of the device's arena, one page up so that none is 0.
+constexpr uint64_t kBase = uint64_t{2} << 20;
+constexpr size_t kSlots = 256;  // devices that events can name
+
+// Memory that the driver gave to the client: whose it is shows when a block lies in it.
+struct DriverRange {
+  uint64_t size = 0;
+  size_t event = 0;
+  bool is_reservation = false;
+  bool is_caching = false;
+};
+
+class TraceReading {
+ public:
+  TraceReading(trace::Reader& reader, History& history) : reader_(reader), history_(history) {}
+
+  void read() {
+    history_.source = Source::kDrydockTrace;
+    history_.devices.resize(trace::kMaxTracedDevices);
+    Record record;
+    uint32_t ordinal = 0;
+    while (reader_.next(record)) {
+      if (record.kind < Kind::kOperator) continue;
+      take(record, ordinal);
+      ++ordinal;
+    }
+    for (auto& [key, range] : ranges_) settle(key.first, range);
+    drop_foreign();
+    if (reader_.is_truncated()) history_.missing.push_back(reader_.truncation());
+    if (reader_.info().lost_records > 0)
+      history_.missing.push_back(
+          fmt::format("{} records were lost, so what follows them can't be replayed.", reader_.info().lost_records));
+  }
+
+ private:
+  static uint64_t address_of(const trace::TracedValue& value) {
+    return value.tag == trace::ValueTag::kDevice ? value.bits + kBase : value.bits;
+  }
+
+  uint32_t place_of(trace::LineId line) {
+    if (line == 0) return kUnknownPlace;
+    if (line >= places_.size()) places_.resize(size_t{line} + 1, 0);
+    if (places_[line] == 0) {
+      places_[line] = static_cast<uint32_t>(history_.places.size());
+      history_.places.push_back(reader_.describe_line(line));
+    }
+    return places_[line];
+  }
+
+  Event& append(EventKind kind, const Record& record, uint32_t ordinal) {
+    Event& event = history_.events.emplace_back();
+    event.kind = kind;
+    event.ordinal = ordinal;
+    event.device = static_cast<uint8_t>(record.device);
+    event.address = address_of(record.address);
+    event.size = record.size_bytes;
+    event.place = place_of(record.line);
+    foreign_.push_back(false);
+    return event;
+  }
+
+  void take(const Record& record, uint32_t ordinal) {
+    if (record.device < 0 || record.device >= trace::kMaxTracedDevices) {
+      if (record.kind == Kind::kStep) {
+        Event& event = history_.events.emplace_back();
+        event.kind = EventKind::kStep;
+        event.ordinal = ordinal;
+        foreign_.push_back(false);
+      }
+      return;
+    }
+    switch (record.kind) {
+      case Kind::kBlockAllocated: block_allocated(record, ordinal); break;
+      case Kind::kBlockRequested: block_requested(record); break;
+      case Kind::kBlockFreed: block_freed(record, ordinal); break;
+      case Kind::kDriverAllocated: driver_allocated(record, ordinal); break;
+      case Kind::kDriverFreed: driver_freed(record, ordinal); break;
+      case Kind::kDriverOutOfMemory: driver_refused(record, ordinal); break;
+      case Kind::kOverhead:
+        history_.devices[static_cast<size_t>(record.device)].external_bytes += record.size_bytes;
+        break;
+      default: break;
+    }
+  }
+
+  void block_allocated(const Record& record, uint32_t ordinal) {
+    Event& event = append(EventKind::kBlockAllocated, record, ordinal);
+    event.is_workspace = record.is_workspace;
+    Live& live = live_[{event.device, event.address}];
+    live = {history_.events.size() - 1, record.is_workspace};
+    if (record.is_workspace) return;
+    auto range = ranges_.upper_bound({event.device, event.address});
+    if (range != ranges_.begin()) {
+      --range;
+      if (range->first.first == event.device && event.address - range->first.second < range->second.size)
+        range->second.is_caching = true;
+    }
+  }
+
+  void block_requested(const Record& record) {
+    const auto found = live_.find({static_cast<uint8_t>(record.device), address_of(record.address)});
+    if (found != live_.end()) history_.events[found->second.event].requested = record.size_bytes;
+  }
+
+  void block_freed(const Record& record, uint32_t ordinal) {
+    const auto found = live_.find({static_cast<uint8_t>(record.device), address_of(record.address)});
+    const bool is_workspace = found != live_.end() && found->second.is_workspace;
+    append(EventKind::kBlockFreeRequested, record, ordinal).is_workspace = is_workspace;
+    append(EventKind::kBlockFreeCompleted, record, ordinal).is_workspace = is_workspace;
+    if (found != live_.end()) live_.erase(found);
+  }
+
+  void driver_allocated(const Record& record, uint32_t ordinal) {
+    EventKind kind{};
+    switch (record.memory) {
+      case DriverMemory::kMalloc: kind = EventKind::kSegmentAllocated; break;
+      case DriverMemory::kReservation: kind = EventKind::kReserved; break;
+      case DriverMemory::kMapping: kind = EventKind::kSegmentMapped; break;
+      default: return;  // physical memory shows in its mapping
+    }
+    const Event& event = append(kind, record, ordinal);
+    if (kind == EventKind::kSegmentMapped) {
+      auto range = ranges_.upper_bound({event.device, event.address});
+      if (range == ranges_.begin()) return;
+      --range;
+      if (range->first.first == event.device && range->second.is_reservation) range->second.is_caching = true;
+      return;
+    }
+    DriverRange& range = ranges_[{event.device, event.address}];
+    range = {event.size, history_.events.size() - 1, kind == EventKind::kReserved, false};
+  }
+
+  void driver_freed(const Record& record, uint32_t ordinal) {
+    EventKind kind{};
+    switch (record.memory) {
+      case DriverMemory::kMalloc: kind = EventKind::kSegmentFreed; break;
+      case DriverMemory::kReservation: kind = EventKind::kUnreserved; break;
+      case DriverMemory::kMapping: kind = EventKind::kSegmentUnmapped; break;
+      default: return;
+    }
+    const Event& event = append(kind, record, ordinal);
+    if (kind == EventKind::kSegmentUnmapped) return;
+    const auto found = ranges_.find({event.device, event.address});
+    if (found == ranges_.end()) return;
+    foreign_.back() = !found->second.is_caching;
+    settle(event.device, found->second);
+    ranges_.erase(found);
+  }
+
+  void driver_refused(const Record& record, uint32_t ordinal) {
+    history_.devices[static_cast<size_t>(record.device)].total_bytes = record.capacity_bytes;
+    if (record.memory != DriverMemory::kMalloc && record.memory != DriverMemory::kPhysical) return;
+    append(EventKind::kDriverRefused, record, ordinal);
+  }
+
+  // Memory that no block of the caching allocator lay in belongs to someone else: workspaces, the program itself.
+  void settle(uint8_t device, const DriverRange& range) {
+    if (range.is_caching) return;
+    foreign_[range.event] = true;
+    (void)device;
+  }
+
+  void drop_foreign() {
+    size_t kept = 0;
+    for (size_t index = 0; index < history_.events.size(); ++index) {
+      if (foreign_[index]) continue;
+      history_.events[kept++] = history_.events[index];
+    }
+    history_.events.resize(kept);
+  }
+
+  struct Live {
+    size_t event = 0;
+    bool is_workspace = false;
+  };
+  struct KeyHash {
+    size_t operator()(const std::pair<uint8_t, uint64_t>& key) const {
+      return std::hash<uint64_t>()(key.second ^ (uint64_t{key.first} << 56));
+    }
+  };
+
+  trace::Reader& reader_;
+  History& history_;
+  std::vector<bool> foreign_;  // by event
+  std::unordered_map<std::pair<uint8_t, uint64_t>, Live, KeyHash> live_;
+  std::map<std::pair<uint8_t, uint64_t>, DriverRange> ranges_;  // alive, by device and address
+  std::vector<uint32_t> places_;                                // by line
+};
+
+}  // namespace
+
+Status read_trace(const std::string& path, History& history) {
+  std::unique_ptr<trace::Reader> reader;
+  DRYDOCK_RETURN_IF_ERROR(trace::Reader::open(path, reader));
+  history = {};
+  TraceReading(*reader, history).read();
+  return Status::ok();
+}
+
+Status traces_of(const std::string& run, std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  paths.clear();
+  if (!fs::is_directory(run, error)) {
+    paths.push_back(run);
+    return Status::ok();
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(run) / "traces", error))
+    if (entry.path().extension() == ".ddtrace") paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  if (!paths.empty()) return Status::ok();
+  return Status::error(code::ACL_ERROR_INVALID_FILE,
+                       fmt::format("{} holds no trace: there is no file {}/traces/*.ddtrace.", run, run));
+}
+
+}  // namespace drydock::replay
