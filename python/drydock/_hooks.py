@@ -9,13 +9,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import os
 import re
 import sys
 import sysconfig
 import threading
 import warnings
-from types import TracebackType
+from collections.abc import Callable
+from types import ModuleType, TracebackType
 from typing import Any
 
 _installed = False
@@ -50,6 +54,7 @@ def install() -> None:
     _chain_exception_hooks()
     _chain_warnings()
     gc.callbacks.append(_collecting)
+    _follow_allocator_calls()
 
 
 def _collecting(phase: str, info: dict[str, int]) -> None:
@@ -143,6 +148,67 @@ def _chain_exception_hooks() -> None:
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
     atexit.register(last_exception)
+
+
+class _WhenLoaded(importlib.abc.MetaPathFinder):
+    """Calls a function once after a module has been loaded."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        genuine = spec.loader.exec_module
+        then = self._then
+
+        def exec_module(module: ModuleType) -> None:
+            genuine(module)
+            with contextlib.suppress(Exception):
+                then(module)
+
+        with contextlib.suppress(AttributeError):  # a loader that takes no attributes keeps its own
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _follow_allocator_calls() -> None:
+    # Neither calls the driver in a way that tells it apart from other calls.
+    module = sys.modules.get("torch_npu.npu.memory")
+    if module is not None:
+        _wrap_allocator_calls(module)
+    else:
+        sys.meta_path.insert(0, _WhenLoaded("torch_npu.npu.memory", _wrap_allocator_calls))
+
+
+def _wrap_allocator_calls(memory: ModuleType) -> None:
+    native = memory.torch_npu._C
+    empty_cache = native._npu_emptyCache
+    set_fraction = native._npu_setMemoryFraction
+
+    def recorded_empty_cache(*arguments: Any) -> Any:
+        with contextlib.suppress(Exception):
+            from drydock import _recorder
+
+            _recorder.cache_emptied()
+        return empty_cache(*arguments)
+
+    def recorded_set_fraction(fraction: float, device: int, *arguments: Any) -> Any:
+        result = set_fraction(fraction, device, *arguments)
+        with contextlib.suppress(Exception):
+            from drydock import _recorder
+
+            total = memory.torch_npu.npu.mem_get_info(device)[1]
+            _recorder.fraction_set(device, int(fraction * total) if fraction < 1 else None)
+        return result
+
+    native._npu_emptyCache = recorded_empty_cache
+    native._npu_setMemoryFraction = recorded_set_fraction
 
 
 def _chain_warnings() -> None:

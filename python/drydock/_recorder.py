@@ -19,6 +19,8 @@ def _library() -> ctypes.CDLL:
         ("drydock_trace_host_fallback", [ctypes.c_char_p]),
         ("drydock_trace_python_exception", [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32]),
         ("drydock_trace_garbage_collected", [ctypes.c_uint32, ctypes.c_uint64]),
+        ("drydock_trace_cache_emptied", []),
+        ("drydock_trace_fraction_set", [ctypes.c_int32, ctypes.c_uint64]),
         ("drydock_trace_close", []),
     ):
         function = getattr(library, name)
@@ -49,6 +51,15 @@ def blocks_freed() -> int:
 
 def garbage_collected(generation: int, freed_before: int) -> None:
     _library().drydock_trace_garbage_collected(generation, freed_before)
+
+
+def cache_emptied() -> None:
+    _library().drydock_trace_cache_emptied()
+
+
+def fraction_set(device: int, allowed_bytes: int | None) -> None:
+    """None: the process may use all memory of the device."""
+    _library().drydock_trace_fraction_set(device, 2**64 - 1 if allowed_bytes is None else allowed_bytes)
 
 
 def host_fallback(name: str) -> None:

@@ -14,6 +14,7 @@
 #include "abi/generated/entries.h"
 #include "base/handle_pool.h"
 #include "device/blocks.h"
+#include "device/client_allocator.h"
 #include "device/context.h"
 #include "device/heap.h"
 #include "device/host_counter.h"
@@ -209,9 +210,11 @@ void mstxMemRegionsRegister(void* domain, const void* desc) {
     const VirtualRange& range = regions.ranges[index];
     const int32_t owner = device::device_of(range.pointer);
     if (owner < 0) continue;
-    trace::block_allocated(owner, address_of(range.pointer), range.size_bytes, known->kind == DomainKind::kWorkspace,
-                           line);
-    device::block_handed_out(address_of(range.pointer));
+    const uint64_t address = address_of(range.pointer);
+    const bool is_workspace = known->kind == DomainKind::kWorkspace;
+    const trace::BlockOrigin origin = is_workspace ? trace::BlockOrigin{} : device::take_block_origin(address);
+    trace::block_allocated(owner, address, range.size_bytes, is_workspace, line, origin);
+    if (!origin.is_known) device::block_handed_out(address);
   }
 }
 
@@ -222,7 +225,12 @@ void mstxMemRegionsUnregister(void* domain, const void* desc) {
   for (size_t index = 0; index < regions.count; ++index) {
     const void* pointer = regions.references[index].pointer;
     const int32_t owner = device::device_of(pointer);
-    if (owner >= 0) trace::block_freed(owner, address_of(pointer));
+    if (owner < 0) continue;
+    if (device::take_block_pending(address_of(pointer))) {
+      trace::block_freed_pending(owner, address_of(pointer));
+    } else {
+      trace::block_freed(owner, address_of(pointer));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "ledger/run_info.h"
 #include "replay/settings.h"
 #include "replay/simulate.h"
 #include "replay/trace_history.h"
@@ -157,6 +158,7 @@ class Replaying {
   int replay_one(const std::string& path) {
     History history;
     if (Status status = replay::read_trace(path, history); !status.is_ok()) return refuse(status.message());
+    take_settings(history);
     const std::vector<uint8_t> devices = replay::devices_of(history);
     if (devices.empty()) return 0;
     any_ = true;
@@ -179,6 +181,18 @@ class Replaying {
       for (const std::string& sentence : missing) fmt::print("  missing        {}\n", sentence);
     }
     return 0;
+  }
+
+  // PYTORCH_NPU_ALLOC_CONF as the run had it; torch_npu takes PYTORCH_ALLOC_CONF, too.
+  void take_settings(History& history) const {
+    ledger::RunInfo info;
+    if (!ledger::read_run_info(options_.run, info).is_ok()) {
+      history.missing.emplace_back("The run's run.json can't be read: it is taken to have had the default settings.");
+      return;
+    }
+    history.settings = info.variable("PYTORCH_NPU_ALLOC_CONF");
+    if (history.settings.empty()) history.settings = info.variable("PYTORCH_ALLOC_CONF");
+    history.settings_known = true;
   }
 
   void compare(const History& history, const Workload& workload, const Settings& settings) {

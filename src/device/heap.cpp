@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/generated/error_codes.h"
+#include "device/client_allocator.h"
 #include "device/host_room.h"
 #include "values/extents.h"
 
@@ -74,6 +75,7 @@ Heap::Heap(int32_t device, AddressSpace& space, MemoryAccount& account)
 
 Status Heap::allocate(std::string_view entry, uint64_t size_bytes, int32_t policy, uint64_t& address) {
   const trace::LineId line = trace::current_line();
+  watch_client_allocator();
   if (size_bytes == 0) {
     return Status::error(code::ACL_ERROR_INVALID_PARAM, fmt::format("{}: the size is 0", entry));
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/generated/error_codes.h"
+#include "device/client_allocator.h"
 #include "device/copy.h"
 #include "device/host_room.h"
 #include "values/extents.h"
@@ -95,6 +96,7 @@ Status VirtualMemory::release(std::string_view entry, uint64_t address) {
 
 Status VirtualMemory::create_physical(std::string_view entry, uint64_t size_bytes, uint64_t page_bytes, void*& handle) {
   const trace::LineId line = trace::current_line();
+  watch_client_allocator();
   if (size_bytes == 0 || size_bytes % page_bytes != 0) {
     return refuse(entry, "the size of physical memory must be a multiple of {}, not {}", bytes_text(page_bytes),
                   bytes_text(size_bytes));

@@ -24,6 +24,7 @@ bool take_memory_record(const trace::Reader& reader, const trace::Record& record
   switch (record.kind) {
     case Kind::kBlockAllocated:
       account.block_allocated(key_of(record.address), record.size_bytes, record.is_workspace, record.line);
+      if (record.has_request) account.block_requested(key_of(record.address), record.requested_bytes);
       return true;
     case Kind::kWorkspaceGiven: account.workspace_given(key_of(record.address)); return true;
     case Kind::kBlockFreed: account.block_freed(key_of(record.address)); return true;

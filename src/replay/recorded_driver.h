@@ -20,6 +20,8 @@ class RecordedDriver final : public Driver {
   void add(const Event& event) { calls_.push_back(&event); }
   bool is_used_up() const { return next_ == calls_.size(); }
   const Event* peek() const { return is_used_up() ? nullptr : calls_[next_]; }
+  /// Leaves a call out.
+  void skip() { ++next_; }
   /// Forgets what is used up.
   void clear() {
     calls_.clear();

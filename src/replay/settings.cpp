@@ -118,8 +118,8 @@ constexpr std::array<std::string_view, 3> kCudaWithoutEffect = {
 Status take_common(std::string_view key, std::string_view value, Settings& settings, bool& known) {
   known = true;
   constexpr uint64_t kMost = kUnlimited / kMib;
-  if (key == "max_split_size_mb") return take_mib(key, value, 21, kMost, settings.max_split_bytes);
-  if (key == "max_non_split_rounding_mb") return take_mib(key, value, 21, kMost, settings.max_non_split_rounding_bytes);
+  if (key == "max_split_size_mb") return take_mib(key, value, 20, kMost, settings.max_split_bytes);
+  if (key == "max_non_split_rounding_mb") return take_mib(key, value, 20, kMost, settings.max_non_split_rounding_bytes);
   if (key == "large_segment_size_mb") return take_mib(key, value, 11, kMost, settings.large_segment_bytes);
   if (key == "garbage_collection_threshold") return take_real(key, value, false, settings.garbage_collection_threshold);
   if (key == "expandable_segments") return take_bool(key, value, settings.expandable_segments);

@@ -28,12 +28,13 @@ class Replay {
     const Operation* const end = begin + workload_.operations.size();
     const Operation* at = begin;
     for (; at != end; ++at) {
-      if (!step(*at)) {
+      if (step(*at)) continue;
+      if (outcome.fits) {
         outcome.fits = false;
         outcome.failed_operation = static_cast<uint32_t>(at - begin);
         outcome.failed_bytes = at->bytes;
-        break;
       }
+      if (at->kind != OperationKind::kRefuse) break;
     }
     const AllocatorTally& tally = allocator_.tally();
     outcome.operations = static_cast<uint64_t>(at - begin);
@@ -92,13 +93,14 @@ class Replay {
         if (!numbers_.empty()) allocator_.complete(numbers_[operation.slot]);
         return true;
       case OperationKind::kRefuse:
-        // The program went on without it. Where there is room now, what it would have done with it is not known, and
-        // the block is given back at once.
+        // Where there is room now, what the program would have done with it is not known: given back at once.
         if (const uint32_t block = allocator_.allocate(operation.bytes - std::min(padding_, operation.bytes),
                                                        operation.stream, operation.pool);
-            block != kNoBlock)
+            block != kNoBlock) {
           allocator_.free(block);
-        return true;
+          return true;
+        }
+        return false;
       case OperationKind::kAllocateWorkspace: return allocator_.allocate_workspace(operation.bytes, operation.stream);
       case OperationKind::kEmptyCache: allocator_.empty_cache(); return true;
       case OperationKind::kLimit: allocator_.limit(operation.bytes); return true;

@@ -34,8 +34,8 @@ struct Outcome {
 };
 
 /// Runs the model on a workload with a simulated driver. A request that is refused ends the replay, as nobody knows
-/// what the program would do next; one that was refused in the history, too, does not. Thread-safe: the workload is
-/// only read.
+/// what the program would do next; one that was refused in the history, too, only makes that it does not fit.
+/// Thread-safe: the workload is only read.
 Outcome simulate(const Workload& workload, const Settings& settings);
 
 }  // namespace drydock::replay

@@ -22,7 +22,6 @@ using trace::Record;
 
 // Addresses are counted from the beginning of the device's arena, one page up so that none is 0.
 constexpr uint64_t kBase = uint64_t{2} << 20;
-constexpr size_t kSlots = 256;  // devices that events can name
 
 // Memory that the driver gave to the client: whose it is shows when a block lies in it.
 struct DriverRange {
@@ -46,7 +45,7 @@ class TraceReading {
       take(record, ordinal);
       ++ordinal;
     }
-    for (auto& [key, range] : ranges_) settle(key.first, range);
+    for (const auto& [key, range] : ranges_) settle(range);
     drop_foreign();
     if (reader_.is_truncated()) history_.missing.push_back(reader_.truncation());
     if (reader_.info().lost_records > 0)
@@ -83,18 +82,25 @@ class TraceReading {
 
   void take(const Record& record, uint32_t ordinal) {
     if (record.device < 0 || record.device >= trace::kMaxTracedDevices) {
-      if (record.kind == Kind::kStep) {
-        Event& event = history_.events.emplace_back();
-        event.kind = EventKind::kStep;
-        event.ordinal = ordinal;
-        foreign_.push_back(false);
-      }
+      if (record.kind == Kind::kStep || record.kind == Kind::kCacheEmptied) everywhere(record, ordinal);
       return;
     }
     switch (record.kind) {
       case Kind::kBlockAllocated: block_allocated(record, ordinal); break;
       case Kind::kBlockRequested: block_requested(record); break;
       case Kind::kBlockFreed: block_freed(record, ordinal); break;
+      case Kind::kBlockCompleted: append(EventKind::kBlockFreeCompleted, record, ordinal); break;
+      case Kind::kAllocatorOutOfMemory: {
+        Event& event = append(EventKind::kOutOfMemory, record, ordinal);
+        event.requested = record.size_bytes;
+        event.size = record.free_bytes;
+        take_stream(event, record);
+        break;
+      }
+      case Kind::kFractionSet: append(EventKind::kFractionSet, record, ordinal); break;
+      case Kind::kCapacity:
+        history_.devices[static_cast<size_t>(record.device)].total_bytes = record.capacity_bytes;
+        break;
       case Kind::kDriverAllocated: driver_allocated(record, ordinal); break;
       case Kind::kDriverFreed: driver_freed(record, ordinal); break;
       case Kind::kDriverOutOfMemory: driver_refused(record, ordinal); break;
@@ -105,9 +111,40 @@ class TraceReading {
     }
   }
 
+  // Of no device: an event for each that the trace has so far, for steps the first alone.
+  void everywhere(const Record& record, uint32_t ordinal) {
+    const bool is_step = record.kind == Kind::kStep;
+    for (size_t device = 0; device < history_.devices.size(); ++device) {
+      if (!is_step && history_.devices[device].total_bytes == 0) continue;
+      Event& event = history_.events.emplace_back();
+      event.kind = is_step ? EventKind::kStep : EventKind::kCacheEmptied;
+      event.ordinal = ordinal;
+      event.device = static_cast<uint8_t>(device);
+      foreign_.push_back(false);
+      if (is_step) return;
+    }
+  }
+
+  void take_stream(Event& event, const Record& record) {
+    if (record.stream >= streams_.size()) streams_.resize(size_t{record.stream} + 1, kUnseen);
+    if (streams_[record.stream] == kUnseen) {
+      if (record.stream == 0) {
+        streams_[0] = 0;
+      } else {
+        streams_[record.stream] = static_cast<uint32_t>(history_.streams.size());
+        history_.streams.push_back(record.stream);
+      }
+    }
+    event.stream = streams_[record.stream];
+    event.pool = record.pool;
+    while (history_.pools.size() <= record.pool) history_.pools.emplace_back(0, history_.pools.size());
+  }
+
   void block_allocated(const Record& record, uint32_t ordinal) {
     Event& event = append(EventKind::kBlockAllocated, record, ordinal);
     event.is_workspace = record.is_workspace;
+    event.requested = record.has_request ? record.requested_bytes : 0;
+    take_stream(event, record);
     Live& live = live_[{event.device, event.address}];
     live = {history_.events.size() - 1, record.is_workspace};
     if (record.is_workspace) return;
@@ -121,14 +158,16 @@ class TraceReading {
 
   void block_requested(const Record& record) {
     const auto found = live_.find({static_cast<uint8_t>(record.device), address_of(record.address)});
-    if (found != live_.end()) history_.events[found->second.event].requested = record.size_bytes;
+    // The first wish for a block is the block's.
+    if (found != live_.end() && history_.events[found->second.event].requested == 0)
+      history_.events[found->second.event].requested = record.size_bytes;
   }
 
   void block_freed(const Record& record, uint32_t ordinal) {
     const auto found = live_.find({static_cast<uint8_t>(record.device), address_of(record.address)});
     const bool is_workspace = found != live_.end() && found->second.is_workspace;
     append(EventKind::kBlockFreeRequested, record, ordinal).is_workspace = is_workspace;
-    append(EventKind::kBlockFreeCompleted, record, ordinal).is_workspace = is_workspace;
+    if (!record.is_pending) append(EventKind::kBlockFreeCompleted, record, ordinal).is_workspace = is_workspace;
     if (found != live_.end()) live_.erase(found);
   }
 
@@ -165,7 +204,7 @@ class TraceReading {
     const auto found = ranges_.find({event.device, event.address});
     if (found == ranges_.end()) return;
     foreign_.back() = !found->second.is_caching;
-    settle(event.device, found->second);
+    settle(found->second);
     ranges_.erase(found);
   }
 
@@ -176,10 +215,8 @@ class TraceReading {
   }
 
   // Memory that no block of the caching allocator lay in belongs to someone else: workspaces, the program itself.
-  void settle(uint8_t device, const DriverRange& range) {
-    if (range.is_caching) return;
-    foreign_[range.event] = true;
-    (void)device;
+  void settle(const DriverRange& range) {
+    if (!range.is_caching) foreign_[range.event] = true;
   }
 
   void drop_foreign() {
@@ -206,7 +243,9 @@ class TraceReading {
   std::vector<bool> foreign_;  // by event
   std::unordered_map<std::pair<uint8_t, uint64_t>, Live, KeyHash> live_;
   std::map<std::pair<uint8_t, uint64_t>, DriverRange> ranges_;  // alive, by device and address
-  std::vector<uint32_t> places_;                                // by line
+  static constexpr uint32_t kUnseen = 0xffffffff;
+  std::vector<uint32_t> streams_;  // by the trace's number: index into History::streams
+  std::vector<uint32_t> places_;   // by line
 };
 
 }  // namespace

@@ -62,7 +62,7 @@ class Comparison {
       while (operation < workload_.events.size() && workload_.events[operation] == index)
         step(workload_.operations[operation++], event);
     }
-    if (result_.is_equal) settle_calls(nullptr);
+    if (result_.is_equal) end();
     result_.segment_calls_equal = driver_.equal_calls();
     const AllocatorTally& tally = allocator_.tally();
     result_.retries = tally.retries;
@@ -99,20 +99,20 @@ class Comparison {
         (driver_.is_used_up() ? early_ : late_).push_back(operation.slot);
         break;
       case OperationKind::kFree:
-        settle_calls(&event);
+        settle_calls();
         if (blocks_[operation.slot] != kNoBlock) allocator_.free(blocks_[operation.slot]);
         break;
       case OperationKind::kFreeLater:
-        settle_calls(&event);
+        settle_calls();
         if (blocks_[operation.slot] != kNoBlock)
           numbers_[operation.slot] = allocator_.free_later(blocks_[operation.slot]);
         break;
       case OperationKind::kEmptyCache:
-        settle_calls(&event);
+        settle_calls();
         is_emptying_ = true;
         break;
       case OperationKind::kLimit:
-        settle_calls(&event);
+        settle_calls();
         allocator_.limit(operation.bytes);
         break;
       case OperationKind::kAllocateWorkspace: break;  // its driver calls are not in a history
@@ -137,9 +137,24 @@ class Comparison {
     note_difference(last_call_);
   }
 
+  // The cache may be emptied at exit, and the device gives back what is left when it is reset.
+  void end() {
+    if (is_emptying_ || gives_back(driver_.peek())) {
+      empty();
+      if (!result_.is_equal) return;
+    }
+    uint64_t rest = 0;
+    while (driver_.peek() != nullptr && gives_back(driver_.peek())) {
+      driver_.skip();
+      ++rest;
+    }
+    result_.segment_calls -= rest;
+    settle_calls();
+  }
+
   // Between a request and the next there may have been calls that belong to neither: the cache was emptied, or what
   // stands here is more than the model would do.
-  void settle_calls(const Event* event) {
+  void settle_calls() {
     if (is_emptying_ || gives_back(driver_.peek())) {
       empty();
     } else {
@@ -149,7 +164,6 @@ class Comparison {
       differ(fmt::format("the real allocator {}, the model does nothing", describe_call(*driver_.peek())),
              driver_.peek());
     driver_.clear();
-    (void)event;
   }
 
   void prepare(uint64_t bytes, const Operation& operation) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/export.h"
+#include "trace/allocator_records.h"
 #include "trace/recorder.h"
 
 // What Drydock's Python package calls through ctypes. Texts are UTF-8 and end with a zero byte; null means empty.
@@ -32,6 +33,12 @@ DRYDOCK_API void drydock_trace_host_fallback(const char* aten_name) noexcept {
 DRYDOCK_API void drydock_trace_python_exception(const char* type, const char* text, const char* file,
                                                 uint32_t line) noexcept {
   drydock::trace::python_exception(text_of(type), text_of(text), text_of(file), line);
+}
+
+DRYDOCK_API void drydock_trace_cache_emptied() noexcept { drydock::trace::cache_emptied(); }
+
+DRYDOCK_API void drydock_trace_fraction_set(int32_t device, uint64_t allowed_bytes) noexcept {
+  drydock::trace::fraction_set(device, allowed_bytes);
 }
 
 DRYDOCK_API void drydock_trace_close() noexcept { drydock::trace::close(); }

@@ -69,9 +69,11 @@ enum class Kind : uint8_t {
   kOperator = 16,            ///< operand stream, flags outcome | device << 2; u32 call, u32 line
   kOperatorWide = 17,        ///< flags outcome; u32 call, u32 line; u32 device, u32 stream
   kBlockAllocated = 18,      ///< operand device, flags workspace | granule >> 32 << 1; u32 granule, u32 granules;
-                             ///< u32 line, u32 0
-  kBlockAllocatedWide = 19,  ///< operand device, flags workspace | tag << 4; u64 address; u64 bytes; u32 line, u32 0
-  kBlockFreed = 20,          ///< operand device, flags tag << 4; u64 address
+                             ///< u32 line, u32 bytes that were not asked for, plus 1 (0: unknown)
+  kBlockAllocatedWide = 19,  ///< operand device, flags workspace | tag << 4; u64 address; u64 bytes; u32 line, u32 as
+                             ///< kBlockAllocated
+  kBlockFreed = 20,          ///< operand device, flags pending | tag << 4; u64 address. Pending: other streams use it
+                             ///< yet
   kBlockRequestedLast = 21,  ///< operand slack in bytes, for the block that was allocated last
   kBlockRequested = 22,      ///< operand device, flags granule >> 32; u32 granule, u32 requested bytes
   kBlockRequestedWide = 23,  ///< operand device, flags tag << 4; u64 address; u64 requested bytes
@@ -90,9 +92,15 @@ enum class Kind : uint8_t {
   kHostFallback = 34,        ///< u32 string, u32 line
   kPythonException = 35,     ///< u32 type string, u32 text string; u32 file string, u32 line
   kWorkspaceGiven = 36,      ///< operand device, flags tag << 4; u64 address of the block
-  // Since version 2.
-  kCapacity = 44,          ///< operand device; u64 bytes that the driver says the device has
-  kGarbageCollected = 45,  ///< operand generation; u32 line, u32 blocks freed meanwhile
+  // Since version 2, as are the slack of kBlockAllocated and the flag of kBlockFreed.
+  kBlockStream = 37,     ///< operand device, flags pool; u32 stream, u32 0: of the caching allocator's blocks that
+                         ///< follow on the device (at first: stream 0, pool 0)
+  kBlockCompleted = 38,  ///< operand device, flags tag << 4; u64 address: a block that was freed pending is free
+  kAllocatorOutOfMemory = 39,  ///< operand device, flags pool; u64 bytes after rounding; u64 free; u32 line, u32 stream
+  kCacheEmptied = 40,          ///< nothing: empty_cache of torch_npu was called, for all devices
+  kFractionSet = 41,           ///< operand device; u64 bytes that the process may use, all ones: all
+  kCapacity = 44,              ///< operand device; u64 bytes that the driver says the device has
+  kGarbageCollected = 45,      ///< operand generation; u32 line, u32 blocks freed meanwhile
 };
 
 /// How a 64-bit value is to be read. Records hold no addresses of the process, so that two runs compare.
@@ -118,6 +126,7 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kEnd: return 0;
     case Kind::kThread: return operand == 0xffff ? 2 : 1;
     case Kind::kBlockRequestedLast:
+    case Kind::kCacheEmptied:
     case Kind::kStep: return 1;
     case Kind::kGap:
     case Kind::kDefineString:
@@ -126,6 +135,9 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kOperator:
     case Kind::kBlockFreed:
     case Kind::kWorkspaceGiven:
+    case Kind::kBlockStream:
+    case Kind::kBlockCompleted:
+    case Kind::kFractionSet:
     case Kind::kBlockRequested:
     case Kind::kEntry:
     case Kind::kCapacity:
@@ -141,6 +153,7 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kPythonException: return 3;
     case Kind::kBlockAllocatedWide:
     case Kind::kCopy:
+    case Kind::kAllocatorOutOfMemory:
     case Kind::kEntryWide: return 4;
     case Kind::kDriverAllocated:
     case Kind::kDriverFreed:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,10 @@ struct Record {
   CallId call = 0;                    ///< kOperator
   Outcome outcome = Outcome::kGhost;  ///< kOperator
   bool is_workspace = false;          ///< kBlockAllocated
+  bool has_request = false;           ///< kBlockAllocated: requested_bytes is known
+  uint64_t requested_bytes = 0;       ///< kBlockAllocated
+  uint8_t pool = 0;                   ///< kBlockAllocated, kAllocatorOutOfMemory
+  bool is_pending = false;            ///< kBlockFreed
   DriverMemory memory{};              ///< kDriverAllocated, kDriverFreed, kDriverOutOfMemory
   uint64_t free_bytes = 0;            ///< kDriverOutOfMemory
   uint64_t capacity_bytes = 0;        ///< kDriverOutOfMemory, kCapacity
@@ -137,6 +142,7 @@ class DRYDOCK_API Reader {
   bool take_escape(Kind kind, const uint64_t* words, uint16_t operand);
   bool define(Kind kind, const uint64_t* words, std::span<const std::byte> tail, Record& record);
   bool decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* words, Record& record);
+  void take_origin(Record& record, uint32_t slack);
   void end(std::string_view what);
 
   TraceInfo info_;
@@ -152,7 +158,12 @@ class DRYDOCK_API Reader {
   uint64_t time_ns_ = 0;
   uint32_t thread_ = 0;
   Record last_block_;
-  std::vector<std::string> strings_;  // by id - 1
+  struct BlockStream {
+    uint32_t stream = 0;
+    uint8_t pool = 0;
+  };
+  std::array<BlockStream, kMaxTracedDevices> block_streams_{};  // by device
+  std::vector<std::string> strings_;                            // by id - 1
   std::vector<Line> lines_;
   std::vector<std::vector<std::byte>> calls_;
   std::vector<StringId> operators_;  // by operator id

@@ -25,6 +25,17 @@ TracedValue granule_value(int32_t device, uint64_t low_bits, uint64_t high_bits)
 
 }  // namespace
 
+void Reader::take_origin(Record& record, uint32_t slack) {
+  last_block_ = record;
+  if (record.device >= 0 && record.device < kMaxTracedDevices && !record.is_workspace) {
+    const BlockStream& origin = block_streams_[static_cast<size_t>(record.device)];
+    record.stream = origin.stream;
+    record.pool = origin.pool;
+  }
+  record.has_request = slack != 0 && slack - 1 <= record.size_bytes;
+  if (record.has_request) record.requested_bytes = record.size_bytes - (slack - 1);
+}
+
 bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* words, Record& record) {
   const auto block_address = [&] { return value_of(flags >> 4, words[0]); };
   switch (kind) {
@@ -43,7 +54,7 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       record.address = granule_value(record.device, low(words[0]), flags >> 1);
       record.size_bytes = high(words[0]) * kAddressGranuleBytes;
       record.line = low(words[1]);
-      last_block_ = record;
+      take_origin(record, high(words[1]));
       return true;
     case Kind::kBlockAllocatedWide:
       record.kind = Kind::kBlockAllocated;
@@ -52,10 +63,12 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       record.address = block_address();
       record.size_bytes = words[1];
       record.line = low(words[2]);
-      last_block_ = record;
+      take_origin(record, high(words[2]));
       return true;
     case Kind::kBlockFreed:
+    case Kind::kBlockCompleted:
     case Kind::kWorkspaceGiven:
+      record.is_pending = kind == Kind::kBlockFreed && (flags & 1) != 0;
       record.device = device_of(operand);
       record.address = block_address();
       return true;
@@ -140,7 +153,27 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       record.line = low(words[1]);
       record.text = high(words[1]);
       return true;
+    case Kind::kCacheEmptied:
     case Kind::kStep: return true;
+    case Kind::kBlockStream:
+      record.device = device_of(operand);
+      record.stream = low(words[0]);
+      record.pool = flags;
+      if (record.device >= 0 && record.device < kMaxTracedDevices)
+        block_streams_[static_cast<size_t>(record.device)] = {record.stream, record.pool};
+      return true;
+    case Kind::kAllocatorOutOfMemory:
+      record.device = device_of(operand);
+      record.pool = flags;
+      record.size_bytes = words[0];
+      record.free_bytes = words[1];
+      record.line = low(words[2]);
+      record.stream = high(words[2]);
+      return true;
+    case Kind::kFractionSet:
+      record.device = device_of(operand);
+      record.size_bytes = words[0];
+      return true;
     case Kind::kHostFallback:
       record.text = low(words[0]);
       record.line = high(words[0]);

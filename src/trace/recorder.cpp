@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "device/heap.h"
+#include "trace/allocator_records.h"
 #include "trace/writer.h"
 
 namespace drydock::trace {
@@ -118,6 +119,11 @@ void operator_launched(int32_t device, uint32_t stream_id, CallId call, LineId l
 }
 
 void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool is_workspace, LineId line) noexcept {
+  block_allocated(device, address, size_bytes, is_workspace, line, {});
+}
+
+void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool is_workspace, LineId line,
+                     const BlockOrigin& origin) noexcept {
   Writer& writer = Writer::instance();
   if (!writer.is_recording()) return;
   Granule granule;
@@ -125,25 +131,69 @@ void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool
   const bool is_narrow = granule_of(writer, device, address, granule) && size_bytes % kAddressGranuleBytes == 0 &&
                          size_bytes / kAddressGranuleBytes <= 0xffffffffU;
   const Value place = is_narrow ? Value{} : value_of(writer, address);
+  const uint64_t slack = size_bytes - origin.requested_bytes;
+  const uint32_t slack_field = origin.is_known && slack < 0xffffffffU ? static_cast<uint32_t>(slack) + 1 : 0;
   Writer::Append append(writer);
   append.last_block() = {device, address, size_bytes};
+  if (origin.is_known && !is_workspace && append.changes_stream(device, origin.stream, origin.pool))
+    append(Kind::kBlockStream, origin.pool, device_operand(device), {pair_of(origin.stream, 0)});
   if (is_narrow) {
-    append(Kind::kBlockAllocated, static_cast<uint8_t>(workspace | granule.high << 1), device_operand(device),
-           {pair_of(granule.low, static_cast<uint32_t>(size_bytes / kAddressGranuleBytes)), pair_of(line, 0)});
+    append(
+        Kind::kBlockAllocated, static_cast<uint8_t>(workspace | granule.high << 1), device_operand(device),
+        {pair_of(granule.low, static_cast<uint32_t>(size_bytes / kAddressGranuleBytes)), pair_of(line, slack_field)});
   } else {
     append(Kind::kBlockAllocatedWide, static_cast<uint8_t>(workspace | tag_bits(place, 4)), device_operand(device),
-           {settle(append, place), size_bytes, pair_of(line, 0)});
+           {settle(append, place), size_bytes, pair_of(line, slack_field)});
   }
 }
 
-void block_freed(int32_t device, uint64_t address) noexcept {
+namespace {
+
+void freed_record(int32_t device, uint64_t address, bool is_pending) noexcept {
   Writer& writer = Writer::instance();
   if (!writer.is_recording()) return;
   freed_blocks_of_process.fetch_add(1, std::memory_order_relaxed);
   const Value place = value_of(writer, address);
   Writer::Append append(writer);
-  append(Kind::kBlockFreed, tag_bits(place, 4), device_operand(device), {settle(append, place)});
+  append(Kind::kBlockFreed, static_cast<uint8_t>((is_pending ? 1 : 0) | tag_bits(place, 4)), device_operand(device),
+         {settle(append, place)});
   if (place.tag == ValueTag::kIdentity) append.forget_identity(place.bits);
+}
+
+}  // namespace
+
+void block_freed(int32_t device, uint64_t address) noexcept { freed_record(device, address, false); }
+
+void block_freed_pending(int32_t device, uint64_t address) noexcept { freed_record(device, address, true); }
+
+void block_completed(int32_t device, uint64_t address) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  const Value place = value_of(writer, address);
+  Writer::Append append(writer);
+  append(Kind::kBlockCompleted, tag_bits(place, 4), device_operand(device), {settle(append, place)});
+}
+
+void allocator_out_of_memory(int32_t device, uint32_t stream, uint8_t pool, uint64_t rounded_bytes, uint64_t free_bytes,
+                             LineId line) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  Writer::Append append(writer);
+  append(Kind::kAllocatorOutOfMemory, pool, device_operand(device), {rounded_bytes, free_bytes, pair_of(line, stream)});
+}
+
+void cache_emptied() noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  Writer::Append append(writer);
+  append(Kind::kCacheEmptied, 0, 0);
+}
+
+void fraction_set(int32_t device, uint64_t allowed_bytes) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  Writer::Append append(writer);
+  append(Kind::kFractionSet, 0, device_operand(device), {allowed_bytes});
 }
 
 void block_requested(int32_t device, uint64_t address, uint64_t requested_bytes) noexcept {

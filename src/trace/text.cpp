@@ -39,10 +39,19 @@ std::string print_content(const Reader& reader, const Record& record, const Text
       return fmt::format("npu:{} stream {} {} {} at {}", record.device, record.stream, name_of(record.outcome),
                          print_call_of(reader, record.call), at());
     case Kind::kBlockAllocated:
-      return fmt::format("{} {} bytes{} at {}", print_value(record.address), record.size_bytes,
-                         record.is_workspace ? " workspace" : "", at());
-    case Kind::kBlockFreed:
+      return fmt::format("{} {} bytes{}{} stream {} at {}", print_value(record.address), record.size_bytes,
+                         record.is_workspace ? " workspace" : "",
+                         record.has_request ? fmt::format(" of which {} asked", record.requested_bytes) : "",
+                         record.stream, at());
+    case Kind::kBlockFreed: return print_value(record.address) + (record.is_pending ? " pending" : "");
+    case Kind::kBlockCompleted:
     case Kind::kWorkspaceGiven: return print_value(record.address);
+    case Kind::kBlockStream: return fmt::format("npu:{} stream {} pool {}", record.device, record.stream, record.pool);
+    case Kind::kAllocatorOutOfMemory:
+      return fmt::format("npu:{} requested {} free {} stream {} at {}", record.device, record.size_bytes,
+                         record.free_bytes, record.stream, at());
+    case Kind::kCacheEmptied: return {};
+    case Kind::kFractionSet: return fmt::format("npu:{} {} bytes", record.device, record.size_bytes);
     case Kind::kBlockRequested: return fmt::format("{} {} bytes", print_value(record.address), record.size_bytes);
     case Kind::kDriverAllocated:
     case Kind::kDriverFreed:
@@ -115,6 +124,11 @@ std::string_view name_of(Kind kind) noexcept {
     case Kind::kBlockAllocatedWide: return "block-allocated";
     case Kind::kBlockFreed: return "block-freed";
     case Kind::kWorkspaceGiven: return "workspace-given";
+    case Kind::kBlockStream: return "block-stream";
+    case Kind::kBlockCompleted: return "block-completed";
+    case Kind::kAllocatorOutOfMemory: return "allocator-out-of-memory";
+    case Kind::kCacheEmptied: return "cache-emptied";
+    case Kind::kFractionSet: return "fraction-set";
     case Kind::kBlockRequestedLast:
     case Kind::kBlockRequested:
     case Kind::kBlockRequestedWide: return "block-requested";

@@ -359,6 +359,7 @@ void Writer::after_fork_in_child() noexcept {
   writer.last_thread_ = writer.threads_ = 0;
   ++writer.generation_;
   writer.last_block_ = {};
+  writer.block_streams_ = {};
   writer.defined_operators_ = {};
   forget_python_threads();
   writer.state_.store(State::kUnopened, std::memory_order_release);

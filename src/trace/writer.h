@@ -74,6 +74,15 @@ class Writer {
       uint64_t size_bytes = 0;
     };
     LastBlock& last_block() noexcept { return writer_.last_block_; }
+    /// True if blocks of the device came from another stream or pool so far.
+    bool changes_stream(int32_t device, uint32_t stream, uint8_t pool) noexcept {
+      if (device < 0 || device >= kMaxTracedDevices) return false;
+      uint64_t& last = writer_.block_streams_[static_cast<size_t>(device)];
+      const uint64_t now = uint64_t{pool} << 32 | stream;
+      if (last == now) return false;
+      last = now;
+      return true;
+    }
 
    private:
     Writer& writer_;
@@ -112,6 +121,7 @@ class Writer {
   uint32_t threads_ = 0;
   uint32_t generation_ = 1;  // of thread numbers; a forked child counts anew
   Append::LastBlock last_block_;
+  std::array<uint64_t, kMaxTracedDevices> block_streams_{};  // stream | pool << 32 of the last block, by device
   InternTable strings_;
   InternTable lines_;
   InternTable calls_;

@@ -1,0 +1,139 @@
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "../test/unit/replay_set_allocator.h"
+#include "replay/caching_allocator.h"
+#include "replay/driver.h"
+#include "replay/simulate.h"
+#include "replay/trace_history.h"
+#include "replay/workload.h"
+
+// Speed of the allocator's model. DRYDOCK_BENCH_RUN names the run whose trace is replayed (the demo's: drydock run
+// --out RUN -- python examples/dpo_7b.py). The trace is repeated, with whatever is still held at its end freed in
+// between. An event is an allocation or a free.
+
+namespace drydock::replay {
+namespace {
+
+constexpr size_t kEvents = 10'000'000;
+constexpr size_t kEventsEach = 1'000'000;
+constexpr int kSettings = 256;
+
+Workload repeated(const Workload& once, size_t events) {
+  Workload load = once;
+  load.operations.clear();
+  load.events.clear();
+  std::vector<Operation> pass;
+  std::vector<bool> is_held(once.slots, false);
+  for (const Operation& operation : once.operations) {
+    if (operation.kind != OperationKind::kAllocate && operation.kind != OperationKind::kFree) continue;
+    is_held[operation.slot] = operation.kind == OperationKind::kAllocate;
+    pass.push_back(operation);
+  }
+  for (uint32_t slot = 0; slot < once.slots; ++slot)
+    if (is_held[slot]) pass.push_back({0, slot, 0, OperationKind::kFree, 0});
+  while (load.operations.size() < events)
+    for (size_t index = 0; index < pass.size() && load.operations.size() < events; ++index)
+      load.operations.push_back(pass[index]);
+  return load;
+}
+
+// Empty where there is no run.
+const Workload& demo(size_t events) {
+  static const Workload once = [] {
+    const char* run = std::getenv("DRYDOCK_BENCH_RUN");
+    std::vector<std::string> paths;
+    History history;
+    if (run == nullptr || !traces_of(run, paths).is_ok() || !read_trace(paths.front(), history).is_ok())
+      return Workload{};
+    const std::vector<uint8_t> devices = devices_of(history);
+    return devices.empty() ? Workload{} : workload_of(history, devices.front());
+  }();
+  static const Workload many = once.operations.empty() ? Workload{} : repeated(once, kEvents);
+  static const Workload few = once.operations.empty() ? Workload{} : repeated(once, kEventsEach);
+  return events == kEvents ? many : few;
+}
+
+Settings settings_of(const std::string& text) {
+  Settings settings;
+  if (!parse_settings(text, Policy::kNpu, settings).is_ok()) std::abort();
+  return settings;
+}
+
+void ReplayDemo(benchmark::State& state) {
+  const Workload& load = demo(kEvents);
+  if (load.operations.empty()) return state.SkipWithError("DRYDOCK_BENCH_RUN names no run with blocks");
+  const Settings settings = settings_of(state.range(0) == 0 ? "" : "expandable_segments:True");
+  for (auto _ : state) {
+    const Outcome outcome = simulate(load, settings);
+    if (!outcome.fits) return state.SkipWithError("the run does not fit under these settings");
+    benchmark::DoNotOptimize(outcome);
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(load.operations.size()) * state.iterations());
+}
+BENCHMARK(ReplayDemo)->Arg(0)->ArgName("expandable")->Unit(benchmark::kMillisecond);
+BENCHMARK(ReplayDemo)->Arg(1)->ArgName("expandable")->Unit(benchmark::kMillisecond);
+
+// The same with the plain allocator of the tests.
+void ReplayDemoWithSets(benchmark::State& state) {
+  const Workload& load = demo(kEvents);
+  if (load.operations.empty()) return state.SkipWithError("DRYDOCK_BENCH_RUN names no run with blocks");
+  const Settings settings = settings_of(state.range(0) == 0 ? "" : "expandable_segments:True");
+  for (auto _ : state) {
+    SimulatedDriver driver(load.total_bytes, load.external_bytes);
+    SetAllocator allocator(settings, driver);
+    std::vector<SetAllocator::Block*> blocks(load.slots, nullptr);
+    for (const Operation& operation : load.operations) {
+      if (operation.kind == OperationKind::kAllocate) {
+        blocks[operation.slot] = allocator.allocate(operation.bytes, operation.stream);
+        if (blocks[operation.slot] == nullptr) return state.SkipWithError("the run does not fit under these settings");
+      } else {
+        allocator.free(blocks[operation.slot]);
+      }
+    }
+    benchmark::DoNotOptimize(allocator.reserved());
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(load.operations.size()) * state.iterations());
+}
+BENCHMARK(ReplayDemoWithSets)->Arg(0)->ArgName("expandable")->Unit(benchmark::kMillisecond);
+BENCHMARK(ReplayDemoWithSets)->Arg(1)->ArgName("expandable")->Unit(benchmark::kMillisecond);
+
+// What a search over settings does: many settings, one workload, a thread for each core.
+void ReplayManySettings(benchmark::State& state) {
+  const Workload& load = demo(kEventsEach);
+  if (load.operations.empty()) return state.SkipWithError("DRYDOCK_BENCH_RUN names no run with blocks");
+  std::vector<Settings> all;
+  for (int index = 0; index < kSettings; ++index) {
+    const int size = 20 + index / 4 * 8;
+    switch (index % 4) {
+      case 0: all.push_back(settings_of("max_split_size_mb:" + std::to_string(size))); break;
+      case 1:
+        all.push_back(settings_of("expandable_segments:True,segment_size_mb:" + std::to_string(std::min(size, 512))));
+        break;
+      case 2: all.push_back(settings_of("large_segment_size_mb:" + std::to_string(size))); break;
+      default:
+        all.push_back(settings_of("garbage_collection_threshold:0." + std::to_string(10 + index / 4) +
+                                  ",per_process_memory_fraction:0.99"));
+        break;
+    }
+  }
+  for (auto _ : state) {
+    std::vector<std::thread> threads;
+    constexpr size_t kThreads = 2;
+    for (size_t thread = 0; thread < kThreads; ++thread)
+      threads.emplace_back([&, thread] {
+        for (size_t index = thread; index < all.size(); index += kThreads)
+          benchmark::DoNotOptimize(simulate(load, all[index]));
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(load.operations.size()) * kSettings * state.iterations());
+}
+BENCHMARK(ReplayManySettings)->Unit(benchmark::kSecond)->UseRealTime()->Iterations(1);
+
+}  // namespace
+}  // namespace drydock::replay
