@@ -49,6 +49,11 @@ class Comparison {
     result_.device = workload_.device;
     adopt();
     size_t operation = 0;
+    size_t last_request = 0;
+    for (size_t each = 0; each < workload_.operations.size(); ++each) {
+      const OperationKind kind = workload_.operations[each].kind;
+      if (kind == OperationKind::kAllocate || kind == OperationKind::kRefuse) last_request = each;
+    }
     for (uint32_t index = 0; index < history_.events.size() && result_.is_equal; ++index) {
       const Event& event = history_.events[index];
       if (event.device != workload_.device) continue;
@@ -59,10 +64,12 @@ class Comparison {
         last_call_ = &event;
         continue;
       }
-      while (operation < workload_.events.size() && workload_.events[operation] == index)
+      is_after_last_request_ = operation > last_request;
+      while (!is_reset_ && operation < workload_.events.size() && workload_.events[operation] == index)
         step(workload_.operations[operation++], event);
     }
-    if (result_.is_equal) end();
+    is_after_last_request_ = true;
+    if (result_.is_equal) settle_calls();
     result_.segment_calls_equal = driver_.equal_calls();
     const AllocatorTally& tally = allocator_.tally();
     result_.retries = tally.retries;
@@ -137,21 +144,6 @@ class Comparison {
     note_difference(last_call_);
   }
 
-  // The cache may be emptied at exit, and the device gives back what is left when it is reset.
-  void end() {
-    if (is_emptying_ || gives_back(driver_.peek())) {
-      empty();
-      if (!result_.is_equal) return;
-    }
-    uint64_t rest = 0;
-    while (driver_.peek() != nullptr && gives_back(driver_.peek())) {
-      driver_.skip();
-      ++rest;
-    }
-    result_.segment_calls -= rest;
-    settle_calls();
-  }
-
   // Between a request and the next there may have been calls that belong to neither: the cache was emptied, or what
   // stands here is more than the model would do.
   void settle_calls() {
@@ -160,10 +152,20 @@ class Comparison {
     } else {
       complete_rest();
     }
+    if (is_after_last_request_) skip_reset();
     if (!driver_.is_used_up() && result_.is_equal)
       differ(fmt::format("the real allocator {}, the model does nothing", describe_call(*driver_.peek())),
              driver_.peek());
     driver_.clear();
+  }
+
+  // At exit the device is reset and gives back what is left, held or not; frees may come after that.
+  void skip_reset() {
+    while (gives_back(driver_.peek())) {
+      driver_.skip();
+      --result_.segment_calls;
+      is_reset_ = true;
+    }
   }
 
   void prepare(uint64_t bytes, const Operation& operation) {
@@ -281,6 +283,8 @@ class Comparison {
   std::vector<uint32_t> early_;  // slots of completed blocks that the model holds back yet
   std::vector<uint32_t> late_;
   bool is_emptying_ = false;
+  bool is_after_last_request_ = false;
+  bool is_reset_ = false;
   const Event* last_call_ = nullptr;
   Verification result_;
 };

@@ -39,10 +39,10 @@ std::string print_content(const Reader& reader, const Record& record, const Text
       return fmt::format("npu:{} stream {} {} {} at {}", record.device, record.stream, name_of(record.outcome),
                          print_call_of(reader, record.call), at());
     case Kind::kBlockAllocated:
-      return fmt::format("{} {} bytes{}{} stream {} at {}", print_value(record.address), record.size_bytes,
+      return fmt::format("{} {} bytes{}{}{} at {}", print_value(record.address), record.size_bytes,
                          record.is_workspace ? " workspace" : "",
                          record.has_request ? fmt::format(" of which {} asked", record.requested_bytes) : "",
-                         record.stream, at());
+                         record.stream == 0 ? "" : fmt::format(" stream {}", record.stream), at());
     case Kind::kBlockFreed: return print_value(record.address) + (record.is_pending ? " pending" : "");
     case Kind::kBlockCompleted:
     case Kind::kWorkspaceGiven: return print_value(record.address);
