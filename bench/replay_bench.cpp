@@ -5,12 +5,12 @@
 
 #include <benchmark/benchmark.h>
 
-#include "../test/unit/replay_set_allocator.h"
 #include "replay/caching_allocator.h"
 #include "replay/driver.h"
 #include "replay/simulate.h"
 #include "replay/trace_history.h"
 #include "replay/workload.h"
+#include "replay_set_allocator.h"
 
 // Speed of the allocator's model. DRYDOCK_BENCH_RUN names the run whose trace is replayed (the demo's: drydock run
 // --out RUN -- python examples/dpo_7b.py). The trace is repeated, with whatever is still held at its end freed in

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "ops/operator_row.h"
+#include "trace/allocator_records.h"
 #include "trace/call_encoding.h"
 #include "trace_child_process.h"
 
@@ -91,6 +92,14 @@ void record_everything() {
   step_ended();
   host_fallback("aten::nonzero", line);
   python_exception("ValueError", "no such thing", "/home/user/train.py", 99);
+
+  block_allocated(0, base + 4096, 1024, false, line, {true, 600, 3, 1});
+  block_allocated(0, base + 8192, 512, false, line, {true, 512, 3, 1});  // the stream is said once
+  block_freed_pending(0, base + 4096);
+  block_completed(0, base + 4096);
+  allocator_out_of_memory(0, 3, 1, 2048, 100, line);
+  cache_emptied();
+  fraction_set(0, uint64_t{1} << 34);
   capacity_told(0, uint64_t{64} << 30);
   garbage_collected(2, 17, line);
 }
@@ -129,6 +138,14 @@ thread 0 failed 19 code 507000 "first line\nsecond" at /home/user/train.py:12 (M
 thread 0 step
 thread 0 host-fallback aten::nonzero at /home/user/train.py:12 (Model.forward)
 thread 0 python-exception ValueError: no such thing at /home/user/train.py:99
+thread 0 block-stream npu:0 stream 3 pool 1
+thread 0 block-allocated npu:0+0x1000 1024 bytes of which 600 asked stream 3 at /home/user/train.py:12 (Model.forward)
+thread 0 block-allocated npu:0+0x2000 512 bytes of which 512 asked stream 3 at /home/user/train.py:12 (Model.forward)
+thread 0 block-freed npu:0+0x1000 pending
+thread 0 block-completed npu:0+0x1000
+thread 0 allocator-out-of-memory npu:0 requested 2048 free 100 stream 3 at /home/user/train.py:12 (Model.forward)
+thread 0 cache-emptied
+thread 0 fraction-set npu:0 17179869184 bytes
 thread 0 capacity npu:0 68719476736 bytes
 thread 0 garbage-collected generation 2 freed 17 blocks at /home/user/train.py:12 (Model.forward)
 )";

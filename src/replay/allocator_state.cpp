@@ -1,0 +1,123 @@
+#include <algorithm>
+
+#include "replay/caching_allocator.h"
+
+// The model's state: taken over where a history began mid-run, shown for comparisons, asked about by them.
+
+namespace drydock::replay {
+
+void CachingAllocator::adopt_blocks(const std::vector<const StateSegment*>& pieces, uint32_t segment,
+                                    std::vector<std::pair<uint64_t, uint32_t>>& held) {
+  const auto shelf = static_cast<uint16_t>(
+      (pieces.front()->pool * 2U + (pieces.front()->is_small ? 1U : 0U)) * streams_ + pieces.front()->stream);
+  uint32_t last = kNoBlock;
+  uint64_t end = segment == kNoBlock ? pieces.front()->address / kUnit : segments_[segment].address;
+  const auto append = [&](uint64_t address, uint64_t size, State state) {
+    const uint32_t index = new_block();
+    Block& block = blocks_[index];
+    block = {};
+    block.address = address;
+    block.size = static_cast<uint32_t>(size);
+    block.shelf = shelf;
+    block.segment = segment;
+    block.state = state;
+    link(index, last, kNoBlock);
+    last = index;
+    end = address + size;
+    return index;
+  };
+  for (const StateSegment* piece : pieces) {
+    const uint64_t begin = piece->address / kUnit;
+    if (begin > end) add_unmapped(append(end, begin - end, State::kUnmapped));
+    for (const StateBlock& given : piece->blocks) {
+      const uint32_t index = append(given.address / kUnit, given.size / kUnit, State::kActive);
+      if (given.state == BlockState::kFree) {
+        cache(index);
+        continue;
+      }
+      tally_.allocated_bytes += given.size;
+      held.emplace_back(given.address, index);
+    }
+    reserved_more(piece->size / kUnit);
+  }
+  if (segment != kNoBlock && segments_[segment].address + segments_[segment].size > end)
+    add_unmapped(append(end, segments_[segment].address + segments_[segment].size - end, State::kUnmapped));
+  tally_.peak_allocated_bytes = tally_.allocated_bytes;
+}
+
+void CachingAllocator::adopt(const std::vector<StateSegment>& segments,
+                             std::vector<std::pair<uint64_t, uint32_t>>& held) {
+  std::vector<const StateSegment*> sorted;
+  for (const StateSegment& segment : segments) sorted.push_back(&segment);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const StateSegment* a, const StateSegment* b) { return a->address < b->address; });
+  // Mapped stretches of one expandable segment come as segments of their own. Where it begins is not known where its
+  // first pages are unmapped: it is taken to begin with the first stretch.
+  std::vector<std::vector<const StateSegment*>> groups(shelves_.size());
+  for (const StateSegment* segment : sorted) {
+    if (segment->is_expandable) {
+      groups[(segment->pool * 2U + (segment->is_small ? 1U : 0U)) * streams_ + segment->stream].push_back(segment);
+    } else {
+      adopt_blocks({segment}, kNoBlock, held);
+    }
+  }
+  for (const auto& group : groups) {
+    if (group.empty()) continue;
+    Segment segment;
+    segment.address = group.front()->address / kUnit;
+    segment.piece = piece_of(group.front()->is_small);
+    const uint64_t mapped = (group.back()->address + group.back()->size) / kUnit - segment.address;
+    const uint64_t wanted = std::max((driver_.total_bytes() + driver_.total_bytes() / 8) / kUnit, mapped);
+    segment.size = (wanted + segment.piece - 1) / segment.piece * segment.piece;
+    segment.is_live = true;
+    segments_.push_back(segment);
+    adopt_blocks(group, static_cast<uint32_t>(segments_.size() - 1), held);
+  }
+}
+
+bool CachingAllocator::would_hit(uint64_t bytes, uint32_t stream, uint32_t pool) const {
+  const Request request = request_of(bytes, stream, pool);
+  return !shelves_[request.shelf]->cached.is_end(find_cached(request));
+}
+
+bool CachingAllocator::would_exceed_limit(uint64_t bytes, uint32_t stream, uint32_t pool) const {
+  return has_limit_ && total_units_ + request_of(bytes, stream, pool).segment_size > allowed_units_;
+}
+
+std::vector<StateSegment> CachingAllocator::state() const {
+  std::vector<StateSegment> segments;
+  for (uint32_t first = 0; first < blocks_.size(); ++first) {
+    if (blocks_[first].state == State::kUnused || blocks_[first].previous != kNoBlock) continue;
+    bool is_open = false;
+    for (uint32_t index = first; index != kNoBlock; index = blocks_[index].next) {
+      const Block& block = blocks_[index];
+      if (block.state == State::kUnmapped) {
+        is_open = false;
+        continue;
+      }
+      if (!is_open) {
+        const Shelf& shelf = *shelves_[block.shelf];
+        segments.emplace_back();
+        segments.back().address = block.address * kUnit;
+        segments.back().stream = shelf.stream;
+        segments.back().pool = static_cast<uint16_t>(shelf.pool);
+        segments.back().is_small = shelf.is_small;
+        segments.back().is_expandable = is_expandable(block);
+        is_open = true;
+      }
+      StateBlock out;
+      out.address = block.address * kUnit;
+      out.size = uint64_t{block.size} * kUnit;
+      out.state = block.state == State::kFree     ? BlockState::kFree
+                  : block.state == State::kActive ? BlockState::kActive
+                                                  : BlockState::kPendingFree;
+      segments.back().size += out.size;
+      segments.back().blocks.push_back(out);
+    }
+  }
+  std::sort(segments.begin(), segments.end(),
+            [](const StateSegment& a, const StateSegment& b) { return a.address < b.address; });
+  return segments;
+}
+
+}  // namespace drydock::replay
