@@ -13,7 +13,7 @@ function(drydock_sources variable)
 endfunction()
 
 drydock_sources(DRYDOCK_RUNTIME_SOURCES base trace values device ops comm abi)
-drydock_sources(DRYDOCK_REPLAY_SOURCES replay)
+drydock_sources(DRYDOCK_REPLAY_SOURCES replay tune)
 drydock_sources(DRYDOCK_SNAPSHOT_SOURCES snapshot)
 drydock_sources(DRYDOCK_LEDGER_SOURCES ledger)
 drydock_sources(DRYDOCK_EXPORT_SOURCES export)

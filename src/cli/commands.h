@@ -66,6 +66,17 @@ struct WatchOptions {
 /// Draws the memory curve of a run, or of the real devices, in the terminal; lines of text where there is none.
 int watch_command(const WatchOptions& options);
 
+struct TuneOptions {
+  std::string run;  ///< a run folder
+  bool no_confirm = false;
+  bool json = false;
+  int32_t rows = 12;  ///< of the table; 0 for all
+};
+/// Searches the allocator's settings on a run's traces, prints a table and the line to export, and confirms the best by
+/// running the program again under it. 0 if a setting was found (and, unless told not to, confirmed), 1 if there is
+/// none.
+int tune_command(const TuneOptions& options);
+
 struct ReplayOptions {
   std::string run;       ///< a run folder or a trace file
   std::string settings;  ///< of PYTORCH_NPU_ALLOC_CONF, for a replay under others than the run's

@@ -101,6 +101,24 @@ CLI::App* add_watch(CLI::App& app, WatchOptions& options) {
   return verb;
 }
 
+CLI::App* add_tune(CLI::App& app, TuneOptions& options) {
+  CLI::App* verb = app.add_subcommand("tune", "Find the allocator setting that cures a run, and confirm it");
+  verb->add_option("RUN", options.run, "Run folder")->required()->check(CLI::Validator(refuse_empty, ""));
+  verb->add_flag("--no-confirm", options.no_confirm, "Do not run the program again under the setting that was found");
+  verb->add_option("--rows", options.rows, "Rows of the table (default 12; 0 for all)")->check(CLI::NonNegativeNumber);
+  verb->add_flag("--json", options.json, "All settings that were tried, as JSON");
+  verb->footer(
+      "Every legal combination of the allocator's keys is tried on what the run asked for. A run that died is known "
+      "only\n"
+      "up to there, so the setting that would have survived is confirmed by running the program again under it, at "
+      "most\n"
+      "three times, each search standing on the longest run so far. Its folders and logs are RUN/tune-1, "
+      "RUN/tune-2...\n"
+      "Exit code: 0 if a setting was found (and confirmed), 1 if not, 2 if drydock can't read the run.\n\n"
+      "Example:\n  drydock tune r1\n");
+  return verb;
+}
+
 int dispatch(int argc, char** argv) {
   // What stands behind the first -- is the command's own and none of ours.
   RunOptions options;
@@ -164,6 +182,9 @@ int dispatch(int argc, char** argv) {
       "--set", replay_options.settings, "Replay under these settings: KEY:VALUE,... as in PYTORCH_NPU_ALLOC_CONF");
   replay->add_flag("--json", replay_options.json, "As JSON");
 
+  TuneOptions tune_options;
+  CLI::App* tune = add_tune(app, tune_options);
+
   SupportOptions support_options;
   CLI::App* support = app.add_subcommand("support", "What is modelled, refused or absent, and why");
   support->add_option("NAME", support_options.name, "A name, or the beginning of names");
@@ -177,12 +198,12 @@ int dispatch(int argc, char** argv) {
   WatchOptions watch_options;
   CLI::App* watch = add_watch(app, watch_options);
 
-  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, replay, support, exporter, watch};
+  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, replay, tune, support, exporter, watch};
   for (CLI::App* verb : {ledger, report, trace, replay, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
     complain("there is no subcommand \"" + own[0] +
-             "\": run, env, ledger, report, trace, replay, support, export, watch. See drydock --help.");
+             "\": run, env, ledger, report, trace, replay, tune, support, export, watch. See drydock --help.");
     return kExitUsage;
   }
   std::vector<std::string> reversed(own.rbegin(), own.rend());
@@ -209,6 +230,7 @@ int dispatch(int argc, char** argv) {
   if (watch->parsed()) return watch_command(watch_options);
   replay_options.has_settings = replay_settings->count() > 0;
   if (replay->parsed()) return replay_command(replay_options);
+  if (tune->parsed()) return tune_command(tune_options);
   return run_support(support_options);
 }
 

@@ -14,7 +14,7 @@ Database::Database(const std::filesystem::path& path, Mode mode) : path_(path.st
     std::filesystem::remove(path, ignored);
     flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   } else {
-    flags |= SQLITE_OPEN_READONLY;
+    flags |= mode == Mode::kUpdate ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
   }
   if (sqlite3_open_v2(path_.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
     const std::string message = fmt::format("{} can't be opened: {}", path_, sqlite3_errmsg(handle_));

@@ -22,7 +22,7 @@ class Statement;
 /// One open ledger file. Not thread-safe. All functions throw DatabaseError.
 class Database {
  public:
-  enum class Mode { kRead, kCreate };
+  enum class Mode { kRead, kCreate, kUpdate };
   /// kCreate replaces a file that is there.
   Database(const std::filesystem::path& path, Mode mode);
   ~Database();
