@@ -4,8 +4,9 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
+#include <set>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 #include <vector>
 
@@ -120,12 +121,18 @@ std::string signed_size(int64_t bytes) {
   return bytes < 0 ? "-" + human_size(static_cast<uint64_t>(-bytes)) : human_size(static_cast<uint64_t>(bytes));
 }
 
-// The best ones, the front, and the run's own setting, in the order of their rank.
+// The best ones, the front, and the run's own setting, in the order of their rank. A longer setting that comes to the
+// same as a shorter one says nothing new.
 std::vector<const Trial*> rows_to_show(const Search& search, size_t most) {
   std::vector<const Trial*> rows;
   size_t others = 0;
+  std::set<std::tuple<bool, uint64_t, uint64_t, uint64_t, uint64_t>> seen;
   for (const Trial& trial : search.trials) {
     const std::string& text = text_of(search, trial);
+    const bool is_new = seen.emplace(trial.fits, trial.peak_reserved_bytes, trial.peak_allocated_bytes, trial.retries,
+                                     trial.driver_calls)
+                            .second;
+    if (most != 0 && !is_new && text != search.settings && !text.empty()) continue;
     const bool always = trial.is_on_front || text == search.settings || text.empty();
     if (most == 0 || always || others < most) rows.push_back(&trial);
     if (!always) ++others;

@@ -43,13 +43,13 @@ class Requests {
   Workload workload_;
 };
 
-// Twenty times a tensor of 30 MiB comes and goes and one of 12 MiB moves into its segment and stays. Then 500 MiB are
+// Twenty times a tensor of 30 MiB comes and goes and one of 16 MiB moves into its segment and stays. Then 500 MiB are
 // wanted of a device of 1 GiB: 600 MiB are taken by segments that the small tensors pin, unless segments can grow.
 Workload pinned_segments() {
   Requests requests(kGib);
   for (int index = 0; index < 20; ++index) {
     requests.free(requests.allocate(30 * kMib));
-    requests.allocate(12 * kMib);
+    requests.allocate(16 * kMib);
   }
   requests.refuse(500 * kMib);
   Workload workload = requests.take();

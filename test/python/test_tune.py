@@ -1,0 +1,125 @@
+"""`drydock tune` on real programs: the cure is found by search and confirmed by running."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+pytest_plugins = ["isolated_command"]
+
+needs_client = pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="torch_npu is not installed")
+
+# 40 times a tensor of 1.2 GiB comes and goes, and one of 700 MiB moves into its segment and stays: 28 GiB live, 48 GiB
+# reserved, and 20 GiB wanted in one piece of a device of 61 GiB.
+FRAGMENTING = """
+    import torch, torch_npu
+    kept = []
+    for _ in range(40):
+        large = torch.empty(1200 << 20, dtype=torch.uint8, device="npu")
+        del large
+        kept.append(torch.empty(700 << 20, dtype=torch.uint8, device="npu"))
+    last = torch.empty(20 << 30, dtype=torch.uint8, device="npu")
+    print("reached the end")
+"""
+
+TOO_LARGE = """
+    import torch, torch_npu
+    kept = [torch.empty(1 << 30, dtype=torch.uint8, device="npu") for _ in range(80)]
+"""
+
+
+def run_program(drydock, source: str, folder: str):
+    (drydock.work / "program.py").write_text(textwrap.dedent(source))
+    return drydock("run", "--values", "ghost", "--out", folder, "--", sys.executable, "program.py", timeout=300)
+
+
+@pytest.mark.slow
+@needs_client
+def test_the_cure_is_found_and_confirmed_and_kept_in_the_ledger(drydock):
+    died = run_program(drydock, FRAGMENTING, "r1")
+    assert died.returncode == 1, died.stderr
+    verdict = drydock.ledger("r1")["verdict"]
+    assert (verdict["kind"], verdict["class"]) == ("oom", "fragmentation")
+    assert any("stranded" in sentence for sentence in verdict["evidence"]), verdict["evidence"]
+
+    tuned = drydock("tune", "r1", timeout=300)
+    assert tuned.returncode == 0, tuned.stdout + tuned.stderr
+    assert "export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\n" in tuned.stdout
+    assert "confirmed with expandable_segments:True: ran to its end" in tuned.stdout
+    assert "the whole grid" in tuned.stdout
+    assert tuned.stderr == "", "quiet in a pipe"
+    assert (drydock.work / "r1" / "tune-1.log").read_text().startswith("reached the end")
+
+    with sqlite3.connect(drydock.work / "r1" / "ledger.sqlite") as ledger:
+        rows = dict(ledger.execute("SELECT setting, fits FROM tune_results"))
+        confirmed = [row for (row,) in ledger.execute("SELECT setting FROM tune_results WHERE confirmed")]
+        (predicted,) = ledger.execute("SELECT peak_reserved_bytes FROM tune_results WHERE confirmed").fetchone()
+    assert rows[""] == 0
+    assert confirmed == ["expandable_segments:True"]
+    measured = drydock.ledger("r1/tune-1")["memory"]["peak_reserved_bytes"]
+    assert predicted == measured, "the model foretold the real allocator's peak, to the byte"
+
+
+@pytest.mark.slow
+@needs_client
+def test_where_nothing_fits_the_bound_is_the_proof(drydock):
+    assert run_program(drydock, TOO_LARGE, "r1").returncode == 1
+    tuned = drydock("tune", "r1", "--json", timeout=300)
+    assert tuned.returncode == 1, tuned.stderr
+    told = json.loads(tuned.stdout)
+    assert told["found"] is False
+    assert told["impossible"] is True
+    assert told["needed_bytes"] > told["room_bytes"] > 60 << 30
+    assert told["is_exhaustive"] is True
+    assert not any(row["fits"] for row in told["settings"])
+    assert told["confirmations"] == [], "a setting that can't fit is not run"
+    text = drydock("tune", "r1", timeout=300).stdout
+    assert "IMPOSSIBLE" in text
+    assert "must shrink by" in text
+    assert "program.py:3" in text, "who holds it"
+
+
+@pytest.mark.slow
+@needs_client
+def test_an_interrupted_search_keeps_what_is_known(drydock):
+    assert run_program(drydock, FRAGMENTING, "r1").returncode == 1
+    process = subprocess.Popen(
+        [drydock.binary, "tune", "r1"], cwd=drydock.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    # The search takes a second at most; the confirming run takes several.
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=120)
+    assert "settings tried" in output, output + errors
+    assert "confirmed" not in output.replace("no run has confirmed it", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "no run folder"),
+        ([""], "empty"),
+        ([], "RUN is required"),
+        ([".", "--rows", "-1"], "--rows"),
+    ],
+)
+def test_what_can_not_be_tuned_is_refused_with_a_sentence(drydock, arguments, said):
+    result = drydock("tune", *arguments)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_run_without_blocks_is_refused(drydock):
+    assert drydock("run", "--out", "r1", "--", "true").returncode == 0
+    result = drydock("tune", "r1")
+    assert result.returncode == 2
+    assert "r1" in result.stderr
