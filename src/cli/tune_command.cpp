@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/child_process.h"
 #include "cli/commands.h"
 #include "cli/entry_names.h"
+#include "cli/rerun.h"
 #include "ledger/build.h"
 #include "ledger/report.h"
 #include "ledger/sizes.h"
@@ -174,19 +174,6 @@ std::vector<ledger::TunedSetting> rows_of(const Search& search, const std::vecto
   return rows;
 }
 
-// What a run under a setting came to.
-struct Confirmation {
-  std::string setting;
-  fs::path folder;
-  ledger::Verdict verdict;
-  bool holds = false;
-  bool out_of_memory = false;
-  int32_t exit_code = 0;
-  uint64_t steps = 0;
-  uint64_t peak_reserved_bytes = 0;
-  double seconds = 0;
-};
-
 class Tuning {
  public:
   explicit Tuning(const TuneOptions& options) : options_(options) {}
@@ -235,8 +222,9 @@ class Tuning {
         confirmed_.push_back(setting);  // the run itself is the proof
         return;
       }
-      confirmations_.push_back(run_again(setting));
-      const Confirmation& last = confirmations_.back();
+      announce(setting);
+      confirmations_.push_back(run_again(report_.run, run_, "tune", {{kVariable, setting}}));
+      const RerunEnd& last = confirmations_.back();
       if (last.holds) confirmed_.push_back(setting);
       if (last.holds || !last.out_of_memory) return;
       Search longer;
@@ -249,59 +237,15 @@ class Tuning {
       search = std::move(longer);
       const std::string next = text_of(search, search.trials.front());
       const bool is_known = std::any_of(confirmations_.begin(), confirmations_.end(),
-                                        [&](const Confirmation& each) { return each.setting == next; });
+                                        [&](const RerunEnd& each) { return each.environment.at(kVariable) == next; });
       if (is_known) return;  // the model says it fits, the program says it does not: nothing better is known
     }
   }
 
-  Confirmation run_again(const std::string& setting) {
-    Confirmation result;
-    result.setting = setting;
-    std::error_code error;
-    for (int number = 1; fs::exists(result.folder = run_ / fmt::format("tune-{}", number), error);) ++number;
-    const fs::path log = result.folder.string() + ".log";
-    const ledger::RunInfo& info = report_.run;
+  void announce(const std::string& setting) const {
     if (isatty(STDERR_FILENO) != 0)
-      fmt::print(stderr, "drydock: running the program again with {}={} (its output: {})\n", kVariable, setting,
-                 log.string());
-    std::vector<std::string> command = {"/bin/sh",
-                                        "-c",
-                                        "cd \"$1\" && log=\"$2\" && shift 2 && exec \"$@\" >\"$log\" 2>&1",
-                                        "sh",
-                                        info.working_directory.empty() ? "." : info.working_directory,
-                                        log.string(),
-                                        fs::read_symlink("/proc/self/exe", error).string(),
-                                        "run",
-                                        "--out",
-                                        result.folder.string(),
-                                        "--values",
-                                        info.values,
-                                        "--profile",
-                                        info.profile,
-                                        "--devices",
-                                        std::to_string(info.devices),
-                                        "--"};
-    command.insert(command.end(), info.command.begin(), info.command.end());
-    // The rest as it was: what the caller had set then, and not what the launcher chose.
-    std::map<std::string, std::string> environment;
-    for (const auto& [name, value] : info.environment) {
-      const bool is_launchers = name == "DRYDOCK_RUN_DIR" || name.starts_with("LD_") || name == "ASCEND_HOME_PATH" ||
-                                name == "ASCEND_OPP_PATH" ||
-                                std::find(info.chosen.begin(), info.chosen.end(), name) != info.chosen.end();
-      if (!is_launchers) environment[name] = value;
-    }
-    environment[kVariable] = setting;
-    const ChildEnd end = run_child(command, environment);
-    result.exit_code = end.exit_code;
-    result.seconds = end.wall_s;
-    ledger::Report report;
-    if (!ledger::open_run(result.folder, false, entry_of, report).is_ok()) return result;
-    result.out_of_memory = report.verdict.kind == ledger::VerdictKind::kOutOfMemory;
-    result.holds = end.exit_code == 0 && report.verdict.kind == ledger::VerdictKind::kRan;
-    result.verdict = report.verdict;
-    result.steps = report.steps;
-    result.peak_reserved_bytes = report.peak_reserved_bytes;
-    return result;
+      fmt::print(stderr, "drydock: running the program again with {}={} (folder and log: {}/tune-...)\n", kVariable,
+                 setting, run_.string());
   }
 
   Status write(const Search& search) const {
@@ -348,9 +292,9 @@ class Tuning {
   void print(const Search& search) const {
     print_table(search, confirmed_, static_cast<size_t>(options_.rows));
     print_scope(search);
-    for (const Confirmation& each : confirmations_) {
+    for (const RerunEnd& each : confirmations_) {
       fmt::print("{} with {}: {} after {} steps, {:.1f} s, peak reserved {} ({})\n",
-                 each.holds ? "confirmed" : "run again", shown(each.setting),
+                 each.holds ? "confirmed" : "run again", shown(each.environment.at(kVariable)),
                  each.holds           ? "ran to its end"
                  : each.out_of_memory ? "out of memory"
                                       : fmt::format("exit code {}", each.exit_code),
@@ -384,8 +328,8 @@ class Tuning {
     json["illegal"] = search.grid.illegal;
     json["missing"] = search.missing;
     json["confirmations"] = ordered_json::array();
-    for (const Confirmation& each : confirmations_)
-      json["confirmations"].push_back({{"setting", each.setting},
+    for (const RerunEnd& each : confirmations_)
+      json["confirmations"].push_back({{"setting", each.environment.at(kVariable)},
                                        {"holds", each.holds},
                                        {"out_of_memory", each.out_of_memory},
                                        {"exit_code", each.exit_code},
@@ -410,7 +354,7 @@ class Tuning {
   const TuneOptions& options_;
   fs::path run_;
   ledger::Report report_;
-  std::vector<Confirmation> confirmations_;
+  std::vector<RerunEnd> confirmations_;
   std::vector<std::string> confirmed_;
 };
 

@@ -56,7 +56,7 @@ def test_the_cure_is_found_and_confirmed_and_kept_in_the_ledger(drydock):
     assert "confirmed with expandable_segments:True: ran to its end" in tuned.stdout
     assert "the whole grid" in tuned.stdout
     assert tuned.stderr == "", "quiet in a pipe"
-    assert (drydock.work / "r1" / "tune-1.log").read_text().startswith("reached the end")
+    assert "reached the end" in (drydock.work / "r1" / "tune-1.log").read_text()
 
     with sqlite3.connect(drydock.work / "r1" / "ledger.sqlite") as ledger:
         rows = dict(ledger.execute("SELECT setting, fits FROM tune_results"))
