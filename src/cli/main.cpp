@@ -202,8 +202,9 @@ int dispatch(int argc, char** argv) {
   for (CLI::App* verb : {ledger, report, trace, replay, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
-    complain("there is no subcommand \"" + own[0] +
-             "\": run, env, ledger, report, trace, replay, tune, support, export, watch. See drydock --help.");
+    std::string names;
+    for (const CLI::App* verb : verbs) names += (names.empty() ? "" : ", ") + verb->get_name();
+    complain("there is no subcommand \"" + own[0] + "\": " + names + ". See drydock --help.");
     return kExitUsage;
   }
   std::vector<std::string> reversed(own.rbegin(), own.rend());

@@ -118,19 +118,19 @@ void take_message(const std::string& text, MemoryEvidence& evidence) {
 }
 
 std::string stranded_sentence(const ProcessAccount& process, const Stranded& stranded, std::string_view directory) {
-  std::string text = fmt::format(
-      "{} lie stranded in {} that live blocks pin, the largest hole has {}; {} in segments without a block could go "
-      "back.",
-      human_size(stranded.bytes), stranded.segments == 1 ? "1 segment" : fmt::format("{} segments", stranded.segments),
-      human_size(stranded.largest_hole_bytes), human_size(stranded.idle_bytes));
+  std::string text = fmt::format("{} lie stranded in {} (largest hole {})", human_size(stranded.bytes),
+                                 stranded.segments == 1 ? "1 segment" : fmt::format("{} segments", stranded.segments),
+                                 human_size(stranded.largest_hole_bytes));
+  if (stranded.idle_bytes > 0)
+    text += fmt::format("; {} more, in segments without a block, could go back", human_size(stranded.idle_bytes));
   constexpr size_t kListedPins = 2;
   for (size_t index = 0; index < std::min(kListedPins, stranded.pins.size()); ++index) {
     const Pin& pin = stranded.pins[index];
-    text += fmt::format("{} {} of {}, with {} stranded beside them", index == 0 ? " They are pinned by" : ",",
-                        pin.blocks == 1 ? "1 block" : fmt::format("{} blocks", pin.blocks),
-                        line_text(process, pin.line, directory), human_size(pin.stranded_bytes));
+    text += fmt::format(
+        "{} {}{} beside {} of {}", index == 0 ? ":" : ",", human_size(pin.stranded_bytes), index == 0 ? " of them" : "",
+        pin.blocks == 1 ? "1 block" : fmt::format("{} blocks", pin.blocks), line_text(process, pin.line, directory));
   }
-  return text + (stranded.pins.empty() ? "" : ".");
+  return text + ".";
 }
 
 // The most that blocks can have allocated: what the device has, less what is never theirs. 0 if unknown.
