@@ -16,7 +16,7 @@ constexpr size_t kLeastSteps = 6;
 // Slopes of pairs are looked at over so many steps, evenly chosen.
 constexpr size_t kMostSlopeSteps = 300;
 // What grows by less than this part of the device is no growth that matters, and no tooth.
-constexpr uint64_t kLeastShare = 100;
+constexpr double kLeastShare = 100;
 // Beyond so many times the steps seen so far nothing is foretold.
 constexpr double kFarthest = 1000;
 
@@ -168,7 +168,7 @@ void find_growth(const std::vector<StepEnd>& steps, uint64_t room_bytes, Trend& 
   const Series ends = series_of(steps, [](const StepEnd& step) { return step.allocated_bytes; });
   const Series peaks = series_of(steps, [](const StepEnd& step) { return step.peak_allocated_bytes; });
   const Series inputs = series_of(steps, [](const StepEnd& step) { return step.input_bytes; });
-  const double least = room_bytes > 0 ? static_cast<double>(room_bytes / kLeastShare) : 1;
+  const double least = room_bytes > 0 ? static_cast<double>(room_bytes) / kLeastShare : 1;
 
   double slope = 0;
   // Of a saw-tooth only the low points tell.
@@ -247,7 +247,7 @@ void find_teeth(const std::vector<StepEnd>& steps, uint64_t room_bytes, Trend& t
   const Series inputs = series_of(steps, [](const StepEnd& step) { return step.input_bytes; });
   const uint64_t whole = std::max<uint64_t>(
       room_bytes, static_cast<uint64_t>(peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end())));
-  const double least = std::max(1.0, static_cast<double>(whole / kLeastShare));
+  const double least = std::max(1.0, static_cast<double>(whole) / kLeastShare);
 
   if (const auto teeth = teeth_of(ends, least)) {
     const bool collected = most_falls(steps, *teeth, [](const StepEnd& step) { return step.collected_blocks > 0; });
