@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -46,7 +47,7 @@ std::vector<std::string> draw_chart(const Chart& chart, const std::vector<ChartP
   const int dot_rows = rows * kDotRows;
   // From 0 dots (nothing) to all of them.
   const auto height_of = [&](uint64_t bytes) {
-    const auto dots = static_cast<int>(static_cast<double>(bytes) / static_cast<double>(top) * dot_rows + 0.5);
+    const auto dots = static_cast<int>(std::lround(static_cast<double>(bytes) / static_cast<double>(top) * dot_rows));
     return bytes == 0 ? 0 : std::clamp(dots, 1, dot_rows);
   };
   std::vector<std::vector<Cell>> cells(static_cast<size_t>(rows), std::vector<Cell>(static_cast<size_t>(columns)));
