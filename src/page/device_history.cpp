@@ -13,8 +13,10 @@ using trace::Record;
 
 namespace {
 
-// A window without the end of a step is closed after so many events: loading a model is worth a look too.
-constexpr uint64_t kWindowEvents = 4096;
+// Loading a model, and programs without an optimizer, are worth a look too: windows of so many events end before the
+// first step does. Later on a window is a step, unless that takes very long.
+constexpr uint64_t kWindowEventsBeforeSteps = 128;
+constexpr uint64_t kWindowEvents = 65'536;
 
 }  // namespace
 
@@ -154,7 +156,7 @@ void DeviceHistory::take(const trace::Reader& reader, const Record& record, uint
       break;
     default: break;
   }
-  if (++window_events_ >= kWindowEvents) step_ended(step, record.time_ns);
+  if (++window_events_ >= (step == 1 ? kWindowEventsBeforeSteps : kWindowEvents)) step_ended(step, record.time_ns);
 }
 
 void DeviceHistory::step_ended(uint32_t step, uint64_t time_ns) {

@@ -20,7 +20,7 @@ struct CurvePoint {
 /// reserved and workspace ones, so that no maximum is lost. When there are too many spans, neighbours are joined.
 class MemoryCurve {
  public:
-  explicit MemoryCurve(size_t most_spans = 1400) : most_spans_(most_spans) {}
+  explicit MemoryCurve(size_t most_spans = 2800) : most_spans_(most_spans) {}
 
   /// Events and times must not go back.
   void add(const CurvePoint& point);

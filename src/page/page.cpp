@@ -20,7 +20,7 @@ using ledger::human_size;
 constexpr size_t kMostLines = 500;
 constexpr size_t kMostSegmentRows = 20;
 // For a page of at most 5 MiB whatever the number of devices.
-constexpr size_t kSpansOfAllDevices = 5600;
+constexpr size_t kSpansOfAllDevices = 11'200;
 constexpr size_t kMomentsOfAllDevices = 800;
 
 // "12.55 GiB", with the exact bytes for who points at it, and for sorting.

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def dead_run(drydock_command, tmp_path_factory):
     program.write_text(OUT_OF_MEMORY, encoding="utf-8")
     run = folder / "run"
     done = subprocess.run(
-        [drydock_command, "run", "--out", str(run), "--", "python", str(program)],
+        [drydock_command, "run", "--out", str(run), "--", sys.executable, str(program)],
         capture_output=True,
         text=True,
         timeout=300,
