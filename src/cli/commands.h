@@ -78,7 +78,7 @@ struct TuneOptions {
 int tune_command(const TuneOptions& options);
 
 struct ReplayOptions {
-  std::string run;       ///< a run folder or a trace file
+  std::string run;       ///< a run folder, a trace file or a memory snapshot
   std::string settings;  ///< of PYTORCH_NPU_ALLOC_CONF, for a replay under others than the run's
   bool has_settings = false;
   bool json = false;

@@ -175,7 +175,9 @@ int dispatch(int argc, char** argv) {
   ReplayOptions replay_options;
   CLI::App* replay =
       app.add_subcommand("replay", "Compare the allocator's model with a run, or try other settings on it");
-  replay->add_option("RUN", replay_options.run, "Run folder, or a .ddtrace file")
+  replay
+      ->add_option("RUN", replay_options.run,
+                   "Run folder, a .ddtrace file, or a memory snapshot (.pickle) of PyTorch or torch_npu")
       ->required()
       ->check(CLI::Validator(refuse_empty, ""));
   CLI::Option* replay_settings = replay->add_option(

@@ -14,6 +14,8 @@
 #include "replay/trace_history.h"
 #include "replay/verify.h"
 #include "replay/workload.h"
+#include "snapshot/history.h"
+#include "snapshot/snapshot.h"
 
 namespace drydock::cli {
 namespace {
@@ -136,16 +138,15 @@ class Replaying {
   explicit Replaying(const ReplayOptions& options) : options_(options) {}
 
   int run() {
-    std::vector<std::string> paths;
-    if (Status status = replay::traces_of(options_.run, paths); !status.is_ok()) return refuse(status.message());
-    if (options_.has_settings) {
-      if (Status status = replay::parse_settings(options_.settings, replay::Policy::kNpu, settings_); !status.is_ok())
-        return refuse(status.message());
+    const bool is_snapshot = snapshot::looks_like_pickle(options_.run);
+    std::vector<std::string> paths = {options_.run};
+    if (!is_snapshot) {
+      if (Status status = replay::traces_of(options_.run, paths); !status.is_ok()) return refuse(status.message());
     }
     for (const std::string& path : paths)
       if (const int code = replay_one(path); code != 0) return code;
     if (options_.json) std::puts(json_.dump(2).c_str());
-    if (!any_) complain(fmt::format("no trace of {} has blocks of a caching allocator.", options_.run));
+    if (!any_) complain(fmt::format("{} tells of no block of a caching allocator.", options_.run));
     return any_ && all_equal_ ? 0 : any_ ? 1 : kExitUsage;
   }
 
@@ -155,10 +156,25 @@ class Replaying {
     return kExitUsage;
   }
 
+  // A trace is torch_npu's; a memory snapshot may be of PyTorch's allocator for CUDA.
+  static Status read(const std::string& path, History& history, replay::Policy& policy) {
+    if (!snapshot::looks_like_pickle(path)) return replay::read_trace(path, history);
+    snapshot::Snapshot taken;
+    DRYDOCK_RETURN_IF_ERROR(snapshot::read_snapshot_file(path, taken));
+    history = snapshot::history_of(taken);
+    policy = snapshot::is_of_npu(taken) ? replay::Policy::kNpu : replay::Policy::kCuda;
+    return Status::ok();
+  }
+
   int replay_one(const std::string& path) {
     History history;
-    if (Status status = replay::read_trace(path, history); !status.is_ok()) return refuse(status.message());
-    take_settings(history);
+    replay::Policy policy = replay::Policy::kNpu;
+    if (Status status = read(path, history, policy); !status.is_ok()) return refuse(status.message());
+    if (options_.has_settings) {
+      if (Status status = replay::parse_settings(options_.settings, policy, settings_); !status.is_ok())
+        return refuse(status.message());
+    }
+    if (history.source == replay::Source::kDrydockTrace) take_settings(history);
     const std::vector<uint8_t> devices = replay::devices_of(history);
     if (devices.empty()) return 0;
     any_ = true;
@@ -170,7 +186,7 @@ class Replaying {
         what_if(history, workload);
       } else {
         Settings recorded;
-        if (Status status = replay::parse_settings(history.settings, replay::Policy::kNpu, recorded); !status.is_ok())
+        if (Status status = replay::parse_settings(history.settings, policy, recorded); !status.is_ok())
           return refuse(fmt::format("{}: {}", path, status.message()));
         compare(history, workload, recorded);
       }

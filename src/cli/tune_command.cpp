@@ -79,7 +79,6 @@ Status load(const fs::path& run, Search& search) {
     replay::History history;
     DRYDOCK_RETURN_IF_ERROR(replay::read_trace(path, history));
     search.missing.insert(search.missing.end(), history.missing.begin(), history.missing.end());
-    if (!history.settings.empty()) search.settings = history.settings;
     for (const uint8_t device : replay::devices_of(history))
       search.workloads.push_back(replay::workload_of(history, device));
   }
@@ -188,6 +187,8 @@ class Tuning {
       return refuse(status.message());
     Search search;
     if (Status status = load(run_, search); !status.is_ok()) return refuse(status.message());
+    search.settings = report_.run.variable(kVariable);
+    if (search.settings.empty()) search.settings = report_.run.variable("PYTORCH_ALLOC_CONF");
     demand(report_.verdict, search);
     {
       const Interruptible interruptible;
@@ -228,7 +229,6 @@ class Tuning {
       if (last.holds) confirmed_.push_back(setting);
       if (last.holds || !last.out_of_memory) return;
       Search longer;
-      longer.settings = search.settings;
       if (!load(last.folder, longer).is_ok()) return;
       longer.settings = search.settings;
       demand(last.verdict, longer);

@@ -81,6 +81,7 @@ std::string pinned_by(const DevicePage& page, const SegmentView& view) {
     bytes[page.holders[block.holder].place()] += block.size_bytes;
   }
   std::vector<std::pair<uint64_t, std::string>> largest;
+  largest.reserve(bytes.size());
   for (const auto& [place, size] : bytes) largest.emplace_back(size, place);
   std::sort(largest.rbegin(), largest.rend());
   std::string text;
@@ -180,15 +181,15 @@ std::string device_section(const DevicePage& page, size_t number, std::string_vi
           : fmt::format("when {} were highest, in step {}", page.has_blocks ? "allocated bytes" : "the driver's bytes",
                         page.layout.step);
   std::vector<std::string> absent;
-  if (page.curve.empty()) absent.push_back("No device memory was allocated: there is no curve.");
+  if (page.curve.empty()) absent.emplace_back("No device memory was allocated: there is no curve.");
   if (!page.curve.empty() && !page.has_blocks)
-    absent.push_back(
+    absent.emplace_back(
         "No block of a caching allocator was recorded: driver memory counts as allocated, and the map shows it whole.");
-  if (page.steps.empty()) absent.push_back("No step ended: the curve has no steps.");
+  if (page.steps.empty()) absent.emplace_back("No step ended: the curve has no steps.");
   if (page.blocks_outside > 0)
-    absent.push_back(fmt::format("{} blocks lie in no segment that the trace knows; the map leaves them out.",
-                                 human_count(page.blocks_outside)));
-  if (page.capacity_bytes == 0) absent.push_back("The device's capacity is not drawn: the trace does not tell it.");
+    absent.emplace_back(fmt::format("{} blocks lie in no segment that the trace knows; the map leaves them out.",
+                                    human_count(page.blocks_outside)));
+  if (page.capacity_bytes == 0) absent.emplace_back("The device's capacity is not drawn: the trace does not tell it.");
   std::string notes;
   for (const std::string& sentence : absent) notes += fmt::format("<p class=\"note\">{}</p>\n", escape_html(sentence));
   std::string section = fmt::format(
@@ -274,7 +275,7 @@ std::string render_page(const ledger::Report& report, RunHistory& history,
     }
   }
   if (devices == 0)
-    absent.push_back("No trace of this run tells of device memory: there is no curve, no map and no table.");
+    absent.emplace_back("No trace of this run tells of device memory: there is no curve, no map and no table.");
 
   const std::string text = ledger::report_text(report);
   const size_t first_end = std::min(text.find('\n'), text.size());

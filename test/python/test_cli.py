@@ -285,3 +285,16 @@ def test_the_page_is_at_most_100_columns_wide(drydock, tmp_path):
     result = drydock("run", "--", "sh", "-c", "exit 9")
     lines = result.stderr.splitlines()
     assert all(len(line) <= 100 or " " not in line.strip()[10:] for line in lines), lines
+
+
+def test_replay_takes_a_memory_snapshot(drydock):
+    snapshots = Path(__file__).resolve().parents[1] / "data" / "snapshots"
+    result = drydock("replay", snapshots / "whole.pickle")
+    assert result.returncode == 0, result.stderr
+    assert "the model did what the real allocator did" in result.stdout
+    assert "56 of 56 at the same address" in result.stdout
+    cut = drydock.work / "cut.pickle"
+    cut.write_bytes((snapshots / "whole.pickle").read_bytes()[:5000])
+    result = drydock("replay", cut)
+    assert result.returncode == 2
+    assert "cut.pickle" in result.stderr
