@@ -48,6 +48,7 @@ void CachingAllocator::adopt_blocks(const std::vector<const StateSegment*>& piec
 void CachingAllocator::adopt(const std::vector<StateSegment>& segments,
                              std::vector<std::pair<uint64_t, uint32_t>>& held) {
   std::vector<const StateSegment*> sorted;
+  sorted.reserve(segments.size());
   for (const StateSegment& segment : segments) sorted.push_back(&segment);
   std::sort(sorted.begin(), sorted.end(),
             [](const StateSegment* a, const StateSegment* b) { return a->address < b->address; });
