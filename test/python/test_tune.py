@@ -27,7 +27,7 @@ FRAGMENTING = """
         del large
         kept.append(torch.empty(700 << 20, dtype=torch.uint8, device="npu"))
     last = torch.empty(20 << 30, dtype=torch.uint8, device="npu")
-    print("reached the end")
+    print("reached the end", flush=True)
 """
 
 TOO_LARGE = """
@@ -89,17 +89,24 @@ def test_where_nothing_fits_the_bound_is_the_proof(drydock):
 
 @pytest.mark.slow
 @needs_client
-def test_an_interrupted_search_keeps_what_is_known(drydock):
-    assert run_program(drydock, FRAGMENTING, "r1").returncode == 1
+def test_an_interrupt_while_the_program_runs_again_keeps_what_is_known(drydock):
+    assert run_program(drydock, FRAGMENTING + "    import time; time.sleep(100)\n", "r1").returncode == 1
     process = subprocess.Popen(
         [drydock.binary, "tune", "r1"], cwd=drydock.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    # The search takes a second at most; the confirming run takes several.
-    time.sleep(2.5)
+    log = drydock.work / "r1" / "tune-1.log"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and "reached the end" in log.read_text()):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=120)
-    assert "settings tried" in output, output + errors
-    assert "confirmed" not in output.replace("no run has confirmed it", "")
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 1, output + errors
+    assert "the whole grid" in output
+    assert "export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\n" in output
+    assert "no run has confirmed it" in output
+    assert "(confirmed)" not in output
 
 
 @pytest.mark.parametrize(
