@@ -281,9 +281,8 @@ class Tuning {
     } else {
       fmt::print(
           "NONE of the grid fits. Live blocks need {} in pages of 2 MiB on npu:{}, and the allocator can have {}, "
-          "so that the rest is fragmentation; {} less would be safe under none of them.\n",
-          human_size(bound.needed_bytes), bound.device, human_size(bound.room_bytes),
-          human_size(bound.room_bytes - bound.needed_bytes));
+          "so that the rest is fragmentation.\n",
+          human_size(bound.needed_bytes), bound.device, human_size(bound.room_bytes));
     }
     for (const ledger::HolderLine& holder : report_.verdict.holders)
       fmt::print("  {:>10} in {} blocks from {}\n", human_size(holder.bytes), holder.blocks, holder.line);

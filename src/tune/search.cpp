@@ -37,28 +37,26 @@ Trial try_one(const std::vector<replay::Workload>& workloads, const Grid& grid, 
   return trial;
 }
 
-// Most bytes that were live or asked for at a time: a request that was refused counts beside what was live then.
-uint64_t most_needed(const replay::Workload& workload) {
+// Most bytes that were live at a time. Requests that the program coped without are not needed, and what the workspace
+// allocator holds is not told apart from what it gave back: neither counts, so that this stays a lower bound.
+uint64_t most_live(const replay::Workload& workload) {
   uint64_t live = 0;
   uint64_t most = 0;
   std::vector<uint64_t> sizes(workload.slots, 0);
   const replay::Settings defaults;
-  for (const auto& [address, slot] : workload.held) static_cast<void>(address), sizes[slot] = 0;
   for (const replay::Operation& operation : workload.operations) {
     switch (operation.kind) {
       case replay::OperationKind::kAllocate:
-      case replay::OperationKind::kAllocateWorkspace:
         live += sizes[operation.slot] = replay::round_request(defaults, operation.bytes);
+        most = std::max(most, live);
         break;
       case replay::OperationKind::kFree:
       case replay::OperationKind::kFreeLater:
-        live -= std::min(live, sizes[operation.slot]);
+        live -= sizes[operation.slot];
         sizes[operation.slot] = 0;
         break;
-      case replay::OperationKind::kRefuse: most = std::max(most, live + operation.bytes); break;
       default: break;
     }
-    most = std::max(most, live);
   }
   return most;
 }
@@ -81,7 +79,7 @@ void demand_last_request(replay::Workload& workload) {
 Bound lower_bound_of(const std::vector<replay::Workload>& workloads) {
   Bound tightest;
   for (const replay::Workload& workload : workloads) {
-    Bound bound{.needed_bytes = std::max(workload.lower_bound_bytes, in_pages(most_needed(workload))),
+    Bound bound{.needed_bytes = std::max(workload.lower_bound_bytes, in_pages(most_live(workload))),
                 .room_bytes = room_of(workload),
                 .device = workload.device};
     bound.is_impossible = bound.room_bytes > 0 && bound.needed_bytes > bound.room_bytes;

@@ -31,7 +31,7 @@ struct Trial {
 /// Why no allocator can do it: live bytes alone need more than there is.
 struct Bound {
   bool is_impossible = false;
-  uint64_t needed_bytes = 0;  ///< most bytes that were live or asked for at a time, in pages of 2 MiB
+  uint64_t needed_bytes = 0;  ///< most bytes that were live at a time, in pages of 2 MiB, the last demand included
   uint64_t room_bytes = 0;    ///< what the device has, less what others use; 0 if unknown
   uint8_t device = 0;
 };

@@ -27,6 +27,7 @@ void quiet(size_t /*done*/, size_t /*all*/) {}
 class Requests {
  public:
   explicit Requests(uint64_t total_bytes) { workload_.total_bytes = total_bytes; }
+  void allocate_workspace(uint64_t bytes) { add({.bytes = bytes, .kind = OperationKind::kAllocateWorkspace}); }
   uint32_t allocate(uint64_t bytes) {
     add({.bytes = bytes, .slot = workload_.slots, .kind = OperationKind::kAllocate});
     return workload_.slots++;
@@ -142,6 +143,17 @@ TEST(Search, WhatADyingProgramGivesBackComesTooLate) {
   Workload survivor = Requests(kGib).take();
   demand_last_request(survivor);
   EXPECT_TRUE(survivor.operations.empty());
+}
+
+TEST(Search, RefusalsThatTheProgramCopedWithAndWorkspacesProveNothing) {
+  Requests requests(kGib);
+  requests.allocate(100 * kMib);
+  for (int index = 0; index < 20; ++index) requests.allocate_workspace(90 * kMib);
+  requests.refuse(2 * kGib);
+  requests.allocate(100 * kMib);
+  const Bound bound = lower_bound_of({requests.take()});
+  EXPECT_FALSE(bound.is_impossible);
+  EXPECT_EQ(bound.needed_bytes, 202 * kMib);  // 1024 bytes more than 200 MiB, in pages
 }
 
 TEST(Search, AStopLeavesOutWhatHasNotBegun) {
