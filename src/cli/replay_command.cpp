@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "ledger/run_info.h"
+#include "ledger/sizes.h"
 #include "replay/settings.h"
 #include "replay/simulate.h"
 #include "replay/trace_history.h"
@@ -20,6 +21,8 @@
 namespace drydock::cli {
 namespace {
 
+using ledger::human_count;
+using ledger::human_size;
 using nlohmann::ordered_json;
 using replay::History;
 using replay::Outcome;
@@ -27,37 +30,22 @@ using replay::Settings;
 using replay::Verification;
 using replay::Workload;
 
-std::string size_text(uint64_t bytes) {
-  constexpr double kKibi = 1024.0;
-  const auto value = static_cast<double>(bytes);
-  if (bytes >= uint64_t{1} << 30) return fmt::format("{:.2f} GiB", value / kKibi / kKibi / kKibi);
-  if (bytes >= uint64_t{1} << 20) return fmt::format("{:.2f} MiB", value / kKibi / kKibi);
-  if (bytes >= uint64_t{1} << 10) return fmt::format("{:.2f} KiB", value / kKibi);
-  return fmt::format("{} bytes", bytes);
-}
-
-std::string count_text(uint64_t count) {
-  std::string digits = std::to_string(count);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-
 const std::string& place_text(const History& history, uint32_t place) {
   return history.places[place < history.places.size() ? place : replay::kUnknownPlace];
 }
 
 void print_verification(const History& history, const Workload& workload, const Verification& result) {
-  fmt::print("npu:{}  {} events: {}\n", result.device, count_text(result.events),
+  fmt::print("npu:{}  {} events: {}\n", result.device, human_count(result.events),
              result.is_equal ? "the model did what the real allocator did" : "the model differs");
-  fmt::print("  blocks         {} of {} at the same address\n", count_text(result.blocks_equal),
-             count_text(result.blocks));
-  fmt::print("  segment calls  {} of {} the same\n", count_text(result.segment_calls_equal),
-             count_text(result.segment_calls));
+  fmt::print("  blocks         {} of {} at the same address\n", human_count(result.blocks_equal),
+             human_count(result.blocks));
+  fmt::print("  segment calls  {} of {} the same\n", human_count(result.segment_calls_equal),
+             human_count(result.segment_calls));
   fmt::print("  out of memory  {} of {} the same; {} retries\n", result.out_of_memory_equal, result.out_of_memory,
              result.retries);
   fmt::print("  peaks          allocated {}, reserved {}; live blocks take at least {}\n",
-             size_text(result.peak_allocated_bytes), size_text(result.peak_reserved_bytes),
-             size_text(workload.lower_bound_bytes));
+             human_size(result.peak_allocated_bytes), human_size(result.peak_reserved_bytes),
+             human_size(workload.lower_bound_bytes));
   if (result.has_final_state)
     fmt::print("  at the end     the segments and blocks are {}\n",
                result.is_final_state_equal ? "the same" : "not the same");
@@ -100,15 +88,15 @@ void print_outcome(const History& history, const Workload& workload, const std::
   if (!outcome.fits) {
     const replay::Event& event = failed_event(history, workload, outcome);
     fmt::print("  dies           at record {} ({}), asked {}; {} of {} operations replayed\n", event.ordinal,
-               place_text(history, event.place), size_text(outcome.failed_bytes), count_text(outcome.operations),
-               count_text(workload.operations.size()));
+               place_text(history, event.place), human_size(outcome.failed_bytes), human_count(outcome.operations),
+               human_count(workload.operations.size()));
   }
   fmt::print("  peaks          allocated {}, reserved {} ({:.1f}% of it unused then)\n",
-             size_text(outcome.peak_allocated_bytes), size_text(outcome.peak_reserved_bytes),
+             human_size(outcome.peak_allocated_bytes), human_size(outcome.peak_reserved_bytes),
              100 * outcome.fragmentation());
   fmt::print("  driver         {} calls, {} segments or mappings; {} retries, {} garbage collections\n",
-             count_text(outcome.driver_calls), count_text(outcome.segments), outcome.retries, outcome.collections);
-  fmt::print("  lower bound    {}: live blocks in whole pages\n", size_text(workload.lower_bound_bytes));
+             human_count(outcome.driver_calls), human_count(outcome.segments), outcome.retries, outcome.collections);
+  fmt::print("  lower bound    {}: live blocks in whole pages\n", human_size(workload.lower_bound_bytes));
 }
 
 ordered_json outcome_json(const History& history, const Workload& workload, const Outcome& outcome) {
