@@ -149,6 +149,15 @@ void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool
 
 namespace {
 
+// A record of nothing but the block's address.
+void address_record(Kind kind, int32_t device, uint64_t address) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  const Value place = value_of(writer, address);
+  Writer::Append append(writer);
+  append(kind, tag_bits(place, 4), device_operand(device), {settle(append, place)});
+}
+
 void freed_record(int32_t device, uint64_t address, bool is_pending) noexcept {
   Writer& writer = Writer::instance();
   if (!writer.is_recording()) return;
@@ -167,11 +176,7 @@ void block_freed(int32_t device, uint64_t address) noexcept { freed_record(devic
 void block_freed_pending(int32_t device, uint64_t address) noexcept { freed_record(device, address, true); }
 
 void block_completed(int32_t device, uint64_t address) noexcept {
-  Writer& writer = Writer::instance();
-  if (!writer.is_recording()) return;
-  const Value place = value_of(writer, address);
-  Writer::Append append(writer);
-  append(Kind::kBlockCompleted, tag_bits(place, 4), device_operand(device), {settle(append, place)});
+  address_record(Kind::kBlockCompleted, device, address);
 }
 
 void allocator_out_of_memory(int32_t device, uint32_t stream, uint8_t pool, uint64_t rounded_bytes, uint64_t free_bytes,
@@ -217,11 +222,7 @@ void block_requested(int32_t device, uint64_t address, uint64_t requested_bytes)
 }
 
 void workspace_given(int32_t device, uint64_t address) noexcept {
-  Writer& writer = Writer::instance();
-  if (!writer.is_recording()) return;
-  const Value place = value_of(writer, address);
-  Writer::Append append(writer);
-  append(Kind::kWorkspaceGiven, tag_bits(place, 4), device_operand(device), {settle(append, place)});
+  address_record(Kind::kWorkspaceGiven, device, address);
 }
 
 void driver_allocated(DriverMemory kind, int32_t device, uint64_t address, uint64_t handle, uint64_t size_bytes,
