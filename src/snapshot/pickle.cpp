@@ -69,6 +69,14 @@ class PickleParser {
     stack_.push_back(value);
     return Status::ok();
   }
+  /// Reads the opcode's operand and hands it on.
+  template <class Number, class Operand>
+  Status with_number(Status (PickleParser::*take)(Operand)) {
+    Number number = 0;
+    DRYDOCK_RETURN_IF_ERROR(read(number));
+    return (this->*take)(number);
+  }
+
   Status push_integer(int64_t integer) {
     Value value{.kind = ValueKind::kInteger, .index = 0, .integer = integer};
     return push(value);
@@ -229,21 +237,9 @@ Status PickleParser::step(uint8_t opcode, bool& is_done) {
     case kNoneOp: return push({});
     case kNewTrue: return push({.kind = ValueKind::kTrue, .index = 0, .integer = 1});
     case kNewFalse: return push({.kind = ValueKind::kFalse, .index = 0, .integer = 0});
-    case kBinInt1: {
-      uint8_t number = 0;
-      DRYDOCK_RETURN_IF_ERROR(read(number));
-      return push_integer(number);
-    }
-    case kBinInt2: {
-      uint16_t number = 0;
-      DRYDOCK_RETURN_IF_ERROR(read(number));
-      return push_integer(number);
-    }
-    case kBinInt: {
-      int32_t number = 0;
-      DRYDOCK_RETURN_IF_ERROR(read(number));
-      return push_integer(number);
-    }
+    case kBinInt1: return with_number<uint8_t>(&PickleParser::push_integer);
+    case kBinInt2: return with_number<uint16_t>(&PickleParser::push_integer);
+    case kBinInt: return with_number<int32_t>(&PickleParser::push_integer);
     case kLong1: {
       uint8_t length = 0;
       DRYDOCK_RETURN_IF_ERROR(read(length));
@@ -327,26 +323,10 @@ Status PickleParser::step(uint8_t opcode, bool& is_done) {
     }
 
     case kMemoize: return put(memoized_);
-    case kBinPut: {
-      uint8_t index = 0;
-      DRYDOCK_RETURN_IF_ERROR(read(index));
-      return put(index);
-    }
-    case kLongBinPut: {
-      uint32_t index = 0;
-      DRYDOCK_RETURN_IF_ERROR(read(index));
-      return put(index);
-    }
-    case kBinGet: {
-      uint8_t index = 0;
-      DRYDOCK_RETURN_IF_ERROR(read(index));
-      return get(index);
-    }
-    case kLongBinGet: {
-      uint32_t index = 0;
-      DRYDOCK_RETURN_IF_ERROR(read(index));
-      return get(index);
-    }
+    case kBinPut: return with_number<uint8_t>(&PickleParser::put);
+    case kLongBinPut: return with_number<uint32_t>(&PickleParser::put);
+    case kBinGet: return with_number<uint8_t>(&PickleParser::get);
+    case kLongBinGet: return with_number<uint32_t>(&PickleParser::get);
     default: return refuse(opcode);
   }
 }
