@@ -19,7 +19,7 @@
 #include "ledger/build.h"
 #include "ledger/report.h"
 #include "ledger/sizes.h"
-#include "ledger/tune_table.h"
+#include "ledger/tune_results.h"
 #include "replay/trace_history.h"
 #include "tune/search.h"
 
@@ -155,8 +155,8 @@ void print_table(const Search& search, const std::vector<std::string>& confirmed
   fmt::print("*: nothing that fits has both a lower peak and fewer driver calls\n");
 }
 
-std::vector<ledger::TunedSetting> rows_of(const Search& search, const std::vector<std::string>& confirmed) {
-  std::vector<ledger::TunedSetting> rows;
+std::vector<ledger::TuneResult> rows_of(const Search& search, const std::vector<std::string>& confirmed) {
+  std::vector<ledger::TuneResult> rows;
   for (const Trial& trial : search.trials) {
     const std::string& text = text_of(search, trial);
     rows.push_back({.setting = text,
@@ -167,8 +167,8 @@ std::vector<ledger::TunedSetting> rows_of(const Search& search, const std::vecto
                     .driver_calls = trial.driver_calls,
                     .fits = trial.fits,
                     .margin_bytes = trial.margin_bytes,
-                    .pareto = trial.is_on_front,
-                    .confirmed = std::find(confirmed.begin(), confirmed.end(), text) != confirmed.end()});
+                    .is_pareto = trial.is_on_front,
+                    .is_confirmed = std::find(confirmed.begin(), confirmed.end(), text) != confirmed.end()});
   }
   return rows;
 }
@@ -250,7 +250,7 @@ class Tuning {
 
   Status write(const Search& search) const {
     if (report_.ledger.empty()) return Status::ok();
-    return ledger::write_tune_table(report_.ledger, rows_of(search, confirmed_));
+    return ledger::write_tune_results(report_.ledger, rows_of(search, confirmed_));
   }
 
   void print_scope(const Search& search) const {
@@ -336,17 +336,17 @@ class Tuning {
                                        {"peak_reserved_bytes", each.peak_reserved_bytes},
                                        {"run", each.folder.string()}});
     json["settings"] = ordered_json::array();
-    for (const ledger::TunedSetting& row : rows_of(search, confirmed_))
+    for (const ledger::TuneResult& row : rows_of(search, confirmed_))
       json["settings"].push_back({{"setting", row.setting},
-                                  {"peak_reserved_bytes", row.peak_reserved_bytes},
-                                  {"peak_allocated_bytes", row.peak_allocated_bytes},
-                                  {"fragmentation", row.fragmentation},
-                                  {"retries", row.retries},
-                                  {"driver_calls", row.driver_calls},
-                                  {"fits", row.fits},
-                                  {"margin_bytes", row.margin_bytes},
-                                  {"pareto", row.pareto},
-                                  {"confirmed", row.confirmed}});
+                                  {"peak_reserved_bytes", *row.peak_reserved_bytes},
+                                  {"peak_allocated_bytes", *row.peak_allocated_bytes},
+                                  {"fragmentation", *row.fragmentation},
+                                  {"retries", *row.retries},
+                                  {"driver_calls", *row.driver_calls},
+                                  {"fits", *row.fits},
+                                  {"margin_bytes", *row.margin_bytes},
+                                  {"pareto", row.is_pareto},
+                                  {"confirmed", row.is_confirmed}});
     std::puts(json.dump(2).c_str());
   }
 

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -80,6 +81,14 @@ class Statement {
   void bind_one(int index, double value);
   void bind_one(int index, std::string_view value);
   void bind_one(int index, std::nullptr_t);
+  template <class Value>
+  void bind_one(int index, const std::optional<Value>& value) {
+    if (value) {
+      bind_one(index, *value);
+    } else {
+      bind_one(index, nullptr);
+    }
+  }
   void bind_integer(int index, int64_t value);
 
   Database* database_;
