@@ -25,6 +25,7 @@ constexpr int kSettings = 256;
 
 Workload repeated(const Workload& once, size_t events) {
   Workload load = once;
+  load.total_bytes *= 4;
   load.operations.clear();
   load.events.clear();
   std::vector<Operation> pass;

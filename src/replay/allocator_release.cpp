@@ -7,7 +7,7 @@
 namespace drydock::replay {
 
 uint64_t CachingAllocator::free_later(uint32_t block) {
-  tally_.allocated_bytes -= uint64_t{blocks_[block].size} * kUnit;
+  allocated_units_ -= blocks_[block].size;
   blocks_[block].state = State::kPending;
   pending_.push_back({next_number_, block});
   return next_number_++;
@@ -39,13 +39,13 @@ void CachingAllocator::release_block(uint32_t index) {
 bool CachingAllocator::release_available(const Request& request) {
   if (settings_.max_split_bytes == kUnlimited) return false;
   const uint32_t wanted = std::max(request.size, max_split_);
-  FreeBlocks& cached = shelves_[request.shelf]->cached;
+  FreeBlocks& cached = shelves_[request.shelf].cached;
   const auto is_whole = [&](uint32_t index) {
     return blocks_[index].previous == kNoBlock && blocks_[index].next == kNoBlock;
   };
   const FreeBlocks::Position first = cached.lower_bound(wanted);
   if (!cached.is_end(first)) {
-    const uint32_t block = cached.at(first).block;
+    const uint32_t block = cached.at(first);
     if (!is_whole(block)) return false;
     release_block(block);
     return true;
@@ -54,9 +54,9 @@ bool CachingAllocator::release_available(const Request& request) {
   uint64_t released = 0;
   while (released < wanted) {
     const FreeBlocks::Position last = cached.previous({});
-    if (cached.is_end(last) || cached.at(last).size < max_split_ || !is_whole(cached.at(last).block)) break;
-    released += cached.at(last).size;
-    release_block(cached.at(last).block);
+    if (cached.is_end(last) || blocks_[cached.at(last)].size < max_split_ || !is_whole(cached.at(last))) break;
+    released += blocks_[cached.at(last)].size;
+    release_block(cached.at(last));
   }
   return released >= wanted;
 }
@@ -99,9 +99,9 @@ void CachingAllocator::unmap_block(uint32_t index) {
 void CachingAllocator::release_shelf(uint32_t shelf) {
   std::vector<uint32_t> whole;
   std::vector<uint32_t> expandable;
-  const FreeBlocks& cached = shelves_[shelf]->cached;
+  const FreeBlocks& cached = shelves_[shelf].cached;
   for (FreeBlocks::Position place = cached.begin(); !cached.is_end(place); place = cached.next(place)) {
-    const uint32_t index = cached.at(place).block;
+    const uint32_t index = cached.at(place);
     const Block& block = blocks_[index];
     if (is_expandable(block)) {
       expandable.push_back(index);
@@ -150,13 +150,13 @@ void CachingAllocator::collect_garbage() {
   int count = 0;
   std::vector<uint32_t> candidates;
   for (uint32_t stream = 0; stream < streams_; ++stream) {
-    const FreeBlocks& cached = shelves_[stream]->cached;
+    const FreeBlocks& cached = shelves_[stream].cached;
     for (FreeBlocks::Position place = cached.begin(); !cached.is_end(place); place = cached.next(place)) {
-      const Block& block = blocks_[cached.at(place).block];
+      const Block& block = blocks_[cached.at(place)];
       if (block.previous != kNoBlock || block.next != kNoBlock) continue;
       total_age += now - block.born;
       ++count;
-      candidates.push_back(cached.at(place).block);
+      candidates.push_back(cached.at(place));
     }
   }
   uint64_t reclaimed = 0;

@@ -11,7 +11,7 @@ void CachingAllocator::adopt_blocks(const std::vector<const StateSegment*>& piec
   const auto shelf = static_cast<uint16_t>(
       (pieces.front()->pool * 2U + (pieces.front()->is_small ? 1U : 0U)) * streams_ + pieces.front()->stream);
   uint32_t last = kNoBlock;
-  uint64_t end = segment == kNoBlock ? pieces.front()->address / kUnit : segments_[segment].address;
+  uint64_t end = segment == kNoSegment ? pieces.front()->address / kUnit : segments_[segment].address;
   const auto append = [&](uint64_t address, uint64_t size, State state) {
     const uint32_t index = new_block();
     Block& block = blocks_[index];
@@ -35,14 +35,14 @@ void CachingAllocator::adopt_blocks(const std::vector<const StateSegment*>& piec
         cache(index);
         continue;
       }
-      tally_.allocated_bytes += given.size;
+      allocated_units_ += given.size / kUnit;
       held.emplace_back(given.address, index);
     }
     reserved_more(piece->size / kUnit);
   }
-  if (segment != kNoBlock && segments_[segment].address + segments_[segment].size > end)
+  if (segment != kNoSegment && segments_[segment].address + segments_[segment].size > end)
     add_unmapped(append(end, segments_[segment].address + segments_[segment].size - end, State::kUnmapped));
-  tally_.peak_allocated_bytes = tally_.allocated_bytes;
+  peak_allocated_units_ = allocated_units_;
 }
 
 void CachingAllocator::adopt(const std::vector<StateSegment>& segments,
@@ -59,7 +59,7 @@ void CachingAllocator::adopt(const std::vector<StateSegment>& segments,
     if (segment->is_expandable) {
       groups[(segment->pool * 2U + (segment->is_small ? 1U : 0U)) * streams_ + segment->stream].push_back(segment);
     } else {
-      adopt_blocks({segment}, kNoBlock, held);
+      adopt_blocks({segment}, kNoSegment, held);
     }
   }
   for (const auto& group : groups) {
@@ -78,11 +78,11 @@ void CachingAllocator::adopt(const std::vector<StateSegment>& segments,
 
 bool CachingAllocator::would_hit(uint64_t bytes, uint32_t stream, uint32_t pool) const {
   const Request request = request_of(bytes, stream, pool);
-  return !shelves_[request.shelf]->cached.is_end(find_cached(request));
+  return !shelves_[request.shelf].cached.is_end(find_cached(request));
 }
 
 bool CachingAllocator::would_exceed_limit(uint64_t bytes, uint32_t stream, uint32_t pool) const {
-  return has_limit_ && total_units_ + request_of(bytes, stream, pool).segment_size > allowed_units_;
+  return has_limit_ && total_units_ + segment_size_of(request_of(bytes, stream, pool)) > allowed_units_;
 }
 
 std::vector<StateSegment> CachingAllocator::state() const {
@@ -97,7 +97,7 @@ std::vector<StateSegment> CachingAllocator::state() const {
         continue;
       }
       if (!is_open) {
-        const Shelf& shelf = *shelves_[block.shelf];
+        const Shelf& shelf = shelves_[block.shelf];
         segments.emplace_back();
         segments.back().address = block.address * kUnit;
         segments.back().stream = shelf.stream;

@@ -6,7 +6,6 @@
 namespace drydock::replay {
 namespace {
 
-constexpr uint32_t kSmallRequest = static_cast<uint32_t>(kMib / kUnit);  // the largest of the small pool
 constexpr uint32_t kPage = static_cast<uint32_t>(2 * kMib / kUnit);
 constexpr uint32_t kSharedBelow = static_cast<uint32_t>(10 * kMib / kUnit);  // such requests share a large segment
 constexpr uint32_t kGiant = static_cast<uint32_t>(1024 * kMib / kUnit);
@@ -31,15 +30,21 @@ CachingAllocator::CachingAllocator(const Settings& settings, Driver& driver, uin
       workspaces_(streams) {
   has_simple_rounding_ = std::all_of(settings.power2_divisions.begin(), settings.power2_divisions.end(),
                                      [](uint64_t divisions) { return divisions <= 1; });
+  is_expandable_ = settings.expandable_segments;
+  if (is_expandable_ && settings.base_alignment_bytes != 0 && settings.policy == Policy::kNpu) aligned_from_ = kPage;
   shelves_.reserve(size_t{2} * pools * streams);
   for (uint32_t pool = 0; pool < pools; ++pool)
     for (const bool is_small : {false, true})
       for (uint32_t stream = 0; stream < streams; ++stream) {
-        shelves_.push_back(std::make_unique<Shelf>());
-        shelves_.back()->pool = pool;
-        shelves_.back()->stream = stream;
-        shelves_.back()->is_small = is_small;
+        Shelf& shelf = shelves_.emplace_back();
+        shelf.pool = pool;
+        shelf.stream = stream;
+        shelf.is_small = is_small;
+        const bool splits_any = is_small || is_expandable_;
+        shelf.least_rest = splits_any ? 1 : kSmallRequest + 1;
+        shelf.split_below = splits_any ? 0xffffffff : max_split_;
       }
+  blocks_.emplace_back();
   blocks_.reserve(4096);
   if (settings.memory_fraction < 1)
     limit(static_cast<uint64_t>(settings.memory_fraction * static_cast<double>(driver.total_bytes())));
@@ -49,28 +54,19 @@ void CachingAllocator::limit(uint64_t allowed_bytes) {
   has_limit_ = allowed_bytes != kUnlimited;
   allowed_bytes_ = allowed_bytes;
   allowed_units_ = allowed_bytes / kUnit;
+  collects_ = has_limit_ && settings_.garbage_collection_threshold > 0;
 }
 
-uint32_t CachingAllocator::shelf_of(uint32_t size, uint32_t stream, uint32_t pool) const {
-  return (pool * 2 + (size <= kSmallRequest ? 1 : 0)) * streams_ + stream;
+Speciality CachingAllocator::speciality() const {
+  if (!has_simple_rounding_ || settings_.garbage_collection_threshold > 0) return Speciality::kNone;
+  return is_expandable_ ? Speciality::kExpandable : Speciality::kNative;
 }
 
-CachingAllocator::Request CachingAllocator::request_of(uint64_t bytes, uint32_t stream, uint32_t pool) const {
-  Request request;
-  request.size = has_simple_rounding_
-                     ? static_cast<uint32_t>(std::max<uint64_t>(1, (bytes + padding_ + kUnit - 1) / kUnit))
-                     : static_cast<uint32_t>(round_request(settings_, bytes) / kUnit);
-  request.shelf = shelf_of(request.size, stream, pool);
-  if (request.size <= kSmallRequest) {
-    request.segment_size = kPage;
-  } else if (settings_.giant_pages) {
-    request.segment_size = round_up(request.size, kGiant);
-  } else if (request.size < kSharedBelow) {
-    request.segment_size = units_or_most(settings_.large_segment_bytes);
-  } else {
-    request.segment_size = round_up(request.size, kPage);
-  }
-  return request;
+uint32_t CachingAllocator::segment_size_of(const Request& request) const {
+  if (request.size <= kSmallRequest) return kPage;
+  if (settings_.giant_pages) return round_up(request.size, kGiant);
+  if (request.size < kSharedBelow) return units_or_most(settings_.large_segment_bytes);
+  return round_up(request.size, kPage);
 }
 
 uint32_t CachingAllocator::piece_of(bool is_small) const {
@@ -83,52 +79,22 @@ uint32_t CachingAllocator::piece_of(bool is_small) const {
 
 // --- the array of blocks ---
 
-uint32_t CachingAllocator::new_block() {
-  if (!unused_.empty()) {
-    const uint32_t block = unused_.back();
-    unused_.pop_back();
-    return block;
-  }
+uint32_t CachingAllocator::add_block() {
   blocks_.emplace_back();
   return static_cast<uint32_t>(blocks_.size() - 1);
-}
-
-void CachingAllocator::drop_block(uint32_t block) {
-  blocks_[block].state = State::kUnused;
-  unused_.push_back(block);
-}
-
-void CachingAllocator::link(uint32_t block, uint32_t previous, uint32_t next) {
-  blocks_[block].previous = previous;
-  blocks_[block].next = next;
-  if (previous != kNoBlock) blocks_[previous].next = block;
-  if (next != kNoBlock) blocks_[next].previous = block;
-}
-
-void CachingAllocator::cache(uint32_t index) {
-  Block& block = blocks_[index];
-  Shelf& shelf = *shelves_[block.shelf];
-  block.state = State::kFree;
-  block.born = lookups_[block.shelf / streams_];
-  shelf.cached.insert(block.address, block.size, index);
-}
-
-void CachingAllocator::uncache(uint32_t index) {
-  const Block& block = blocks_[index];
-  shelves_[block.shelf]->cached.erase(block.address, block.size);
 }
 
 void CachingAllocator::add_unmapped(uint32_t index) {
   Block& block = blocks_[index];
   block.state = State::kUnmapped;
-  auto& unmapped = shelves_[block.shelf]->unmapped;
+  auto& unmapped = shelves_[block.shelf].unmapped;
   unmapped.insert(std::lower_bound(unmapped.begin(), unmapped.end(), std::pair(block.address, uint32_t{0})),
                   {block.address, index});
 }
 
 void CachingAllocator::remove_unmapped(uint32_t index) {
   const Block& block = blocks_[index];
-  auto& unmapped = shelves_[block.shelf]->unmapped;
+  auto& unmapped = shelves_[block.shelf].unmapped;
   unmapped.erase(std::lower_bound(unmapped.begin(), unmapped.end(), std::pair(block.address, uint32_t{0})));
 }
 
@@ -157,75 +123,39 @@ bool CachingAllocator::merge(uint32_t into, uint32_t from) {
   return true;
 }
 
-void CachingAllocator::put_back(uint32_t block) {
-  blocks_[block].state = State::kFree;
-  merge(block, blocks_[block].previous);
-  merge(block, blocks_[block].next);
-  cache(block);
-}
-
 // --- requests ---
 
-FreeBlocks::Position CachingAllocator::find_cached(const Request& request) const {
-  const FreeBlocks& cached = shelves_[request.shelf]->cached;
-  FreeBlocks::Position place = cached.lower_bound(request.size);
-  if (cached.is_end(place)) return place;
-  if (settings_.expandable_segments) {
-    // A block that can grow counts with the size it can grow to.
-    const auto full_size = [&](const FreeBlocks::Position& at) {
-      const Block& block = blocks_[cached.at(at).block];
-      const bool can_grow = block.next != kNoBlock && blocks_[block.next].state == State::kUnmapped;
-      return uint64_t{block.size} + (can_grow ? blocks_[block.next].size : 0);
-    };
-    FreeBlocks::Position next = cached.next(place);
-    while (!cached.is_end(next) && full_size(next) < full_size(place)) {
-      place = next;
-      next = cached.next(next);
-    }
+// In an expandable segment, a block that can grow counts with the size it can grow to.
+void CachingAllocator::prefer_growing(const FreeBlocks& cached, FreeBlocks::Position& place) const {
+  const auto full_size = [&](const FreeBlocks::Position& at) {
+    const Block& block = blocks_[cached.at(at)];
+    return uint64_t{block.size} + (blocks_[block.next].state == State::kUnmapped ? blocks_[block.next].size : 0);
+  };
+  FreeBlocks::Position next = cached.next(place);
+  while (!FreeBlocks::is_end(next) && full_size(next) < full_size(place)) {
+    place = next;
+    next = cached.next(next);
   }
-  const uint32_t size = cached.at(place).size;
-  // No oversize block for a smaller request, and none that is much too large for an oversize one.
-  if (request.size < max_split_ ? size >= max_split_ : size >= uint64_t{request.size} + max_rounding_) return {};
-  return place;
 }
 
-uint32_t CachingAllocator::take_cached(const Request& request) {
-  if (has_limit_ && settings_.garbage_collection_threshold > 0) ++lookups_[request.shelf / streams_];
-  const FreeBlocks::Position place = find_cached(request);
-  FreeBlocks& cached = shelves_[request.shelf]->cached;
-  if (cached.is_end(place)) return kNoBlock;
-  const uint32_t block = cached.at(place).block;
-  cached.erase(place);
-  return block;
-}
-
-uint32_t CachingAllocator::allocate(uint64_t bytes, uint32_t stream, uint32_t pool) {
-  Request request = request_of(bytes, stream, pool);
-  uint32_t block = take_cached(request);
-  if (block != kNoBlock) [[likely]]
-    return finish(block, request);
+uint32_t CachingAllocator::allocate_new(const Request& request) {
   // Lazy reclaim asks for completed blocks only now, and searches once more.
   if (settings_.lazy_reclaim && pending_.size() <= kLazyBacklog) {
-    block = take_cached(request);
+    const uint32_t block = take_cached(request);
     if (block != kNoBlock) return finish(block, request);
   }
-  if (has_limit_ && settings_.garbage_collection_threshold > 0) collect_garbage();
-  block = take_new(request, false);
-  if (block == kNoBlock && !request.was_rejected) {
-    if (release_available(request)) block = take_new(request, false);
-    if (block == kNoBlock && !request.was_rejected) {
+  if (collects_) collect_garbage();
+  bool was_rejected = false;
+  uint32_t block = take_new(request, false, was_rejected);
+  if (block == kNoBlock && !was_rejected) {
+    if (release_available(request)) block = take_new(request, false, was_rejected);
+    if (block == kNoBlock && !was_rejected) {
       release_workspaces();
       release_cached();
-      block = take_new(request, true);
+      block = take_new(request, true, was_rejected);
     }
   }
   return block == kNoBlock ? kNoBlock : finish(block, request);
-}
-
-bool CachingAllocator::should_split(const Block& block, uint32_t size) const {
-  const uint32_t rest = block.size - size;
-  if (settings_.expandable_segments || shelves_[block.shelf]->is_small) return rest >= 1;
-  return size < max_split_ && rest > kSmallRequest;
 }
 
 uint32_t CachingAllocator::split_for_alignment(uint32_t index, const Request& request) {
@@ -247,33 +177,6 @@ uint32_t CachingAllocator::split_for_alignment(uint32_t index, const Request& re
   return rest;
 }
 
-uint32_t CachingAllocator::finish(uint32_t index, const Request& request) {
-  if (settings_.expandable_segments && request.size >= kPage && settings_.base_alignment_bytes != 0 &&
-      settings_.policy == Policy::kNpu)
-    index = split_for_alignment(index, request);
-  if (should_split(blocks_[index], request.size)) {
-    const uint32_t rest = new_block();
-    Block& block = blocks_[index];
-    Block& remainder = blocks_[rest];
-    remainder = block;
-    remainder.address += request.size;
-    remainder.size -= request.size;
-    block.size = request.size;
-    link(rest, index, block.next);
-    cache(rest);
-  }
-  Block& block = blocks_[index];
-  block.state = State::kActive;
-  tally_.allocated_bytes += uint64_t{block.size} * kUnit;
-  tally_.peak_allocated_bytes = std::max(tally_.peak_allocated_bytes, tally_.allocated_bytes);
-  return index;
-}
-
-void CachingAllocator::free(uint32_t block) {
-  tally_.allocated_bytes -= uint64_t{blocks_[block].size} * kUnit;
-  put_back(block);
-}
-
 // --- new memory ---
 
 void CachingAllocator::reserved_more(uint64_t units) {
@@ -282,18 +185,19 @@ void CachingAllocator::reserved_more(uint64_t units) {
   tally_.reserved_bytes += units * kUnit;
   if (tally_.reserved_bytes > tally_.peak_reserved_bytes) {
     tally_.peak_reserved_bytes = tally_.reserved_bytes;
-    tally_.allocated_at_peak_bytes = tally_.allocated_bytes;
+    tally_.allocated_at_peak_bytes = allocated_units_ * kUnit;
   }
 }
 
-uint32_t CachingAllocator::take_new(Request& request, bool is_retry) {
+uint32_t CachingAllocator::take_new(const Request& request, bool is_retry, bool& was_rejected) {
   if (is_retry) ++tally_.retries;
-  if (has_limit_ && total_units_ + request.segment_size > allowed_units_) return kNoBlock;
+  const uint32_t segment_size = segment_size_of(request);
+  if (has_limit_ && total_units_ + segment_size > allowed_units_) return kNoBlock;
   if (settings_.throw_on_oom) {
     const auto most = static_cast<uint64_t>(settings_.memory_fraction * static_cast<double>(driver_.total_bytes()));
-    if ((total_units_ + request.segment_size) * kUnit > most) {
+    if ((total_units_ + segment_size) * kUnit > most) {
       ++tally_.rejections;
-      request.was_rejected = true;
+      was_rejected = true;
       return kNoBlock;
     }
   }
@@ -301,22 +205,23 @@ uint32_t CachingAllocator::take_new(Request& request, bool is_retry) {
 }
 
 uint32_t CachingAllocator::take_new_native(const Request& request) {
+  const uint32_t segment_size = segment_size_of(request);
   uint64_t address = 0;
-  if (!driver_.allocate(uint64_t{request.segment_size} * kUnit, address)) return kNoBlock;
+  if (!driver_.allocate(uint64_t{segment_size} * kUnit, address)) return kNoBlock;
   const uint32_t index = new_block();
   Block& block = blocks_[index];
   block = {};
   block.address = address / kUnit;
-  block.size = request.segment_size;
+  block.size = segment_size;
   block.shelf = static_cast<uint16_t>(request.shelf);
-  reserved_more(request.segment_size);
+  reserved_more(segment_size);
   return index;
 }
 
 // The lowest place of the stream where free and unmapped blocks in a row make up the size; a new segment if there is
 // none.
 uint32_t CachingAllocator::expandable_candidate(const Request& request) {
-  Shelf& shelf = *shelves_[request.shelf];
+  Shelf& shelf = shelves_[request.shelf];
   const auto can_use = [&](uint32_t index) {
     return index != kNoBlock && (blocks_[index].state == State::kFree || blocks_[index].state == State::kUnmapped);
   };

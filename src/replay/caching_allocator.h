@@ -1,7 +1,7 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,7 +16,7 @@
 
 namespace drydock::replay {
 
-inline constexpr uint32_t kNoBlock = 0xffffffff;
+inline constexpr uint32_t kNoBlock = 0;
 inline constexpr uint64_t kUnit = 512;
 
 struct AllocatorTally {
@@ -32,6 +32,13 @@ struct AllocatorTally {
   uint64_t segments = 0;                 ///< segments or mappings got in all
 };
 
+/// What is known of the settings when code that calls the allocator often is compiled.
+enum class Speciality : uint8_t {
+  kNone,
+  kNative,      ///< no expandable segments, requests rounded to 512 bytes, no garbage collection
+  kExpandable,  ///< the same with expandable segments
+};
+
 class CachingAllocator {
  public:
   /// Stream numbers must be in the order of the streams' handles, which is what the allocator sorts by.
@@ -40,9 +47,22 @@ class CachingAllocator {
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
   /// A block of at least `bytes`, or kNoBlock: out of memory.
-  uint32_t allocate(uint64_t bytes, uint32_t stream, uint32_t pool);
+  template <Speciality kSpeciality = Speciality::kNone>
+  [[gnu::always_inline]] uint32_t allocate(uint64_t bytes, uint32_t stream, uint32_t pool) {
+    const Request request = request_of<kSpeciality>(bytes, stream, pool);
+    const uint32_t block = take_cached<kSpeciality>(request);
+    if (block == kNoBlock) [[unlikely]]
+      return allocate_new(request);
+    return finish<kSpeciality>(block, request);
+  }
   /// The program gave the block back, and no other stream uses it.
-  void free(uint32_t block);
+  template <Speciality kSpeciality = Speciality::kNone>
+  [[gnu::always_inline]] void free(uint32_t block) {
+    allocated_units_ -= blocks_[block].size;
+    put_back<kSpeciality>(block);
+  }
+  /// What may be passed to allocate and free; a limit that is set later does not change it.
+  Speciality speciality() const;
   /// The same, but other streams still use it: until complete() with the number that this returns, or until the
   /// allocator waits for all streams.
   uint64_t free_later(uint32_t block);
@@ -61,7 +81,12 @@ class CachingAllocator {
 
   uint64_t address(uint32_t block) const { return blocks_[block].address * kUnit; }
   uint64_t bytes(uint32_t block) const { return uint64_t{blocks_[block].size} * kUnit; }
-  const AllocatorTally& tally() const { return tally_; }
+  AllocatorTally tally() const {
+    AllocatorTally tally = tally_;
+    tally.allocated_bytes = allocated_units_ * kUnit;
+    tally.peak_allocated_bytes = peak_allocated_units_ * kUnit;
+    return tally;
+  }
   /// All segments with their blocks, by address: for comparisons.
   std::vector<StateSegment> state() const;
 
@@ -72,19 +97,23 @@ class CachingAllocator {
   bool would_collect() const;
 
  private:
+  static constexpr uint32_t kNoSegment = 0xffffffff;
+
   enum class State : uint8_t { kFree, kActive, kPending, kUnmapped, kUnused };
 
+  // Block 0 is none: it stands before the first and behind the last block of each segment, and is never free.
   struct Block {
     uint64_t address = 0;
     uint32_t size = 0;
     uint32_t previous = kNoBlock;
-    uint32_t next = kNoBlock;
-    uint32_t segment = kNoBlock;  // of segments_, for expandable ones
-    uint32_t born = 0;            // lookups of the pool when it was cached
+    uint32_t next = kNoBlock;       // of unused ones: the next that is unused
+    uint32_t segment = kNoSegment;  // of segments_, for expandable ones
+    uint32_t born = 0;              // lookups of the pool when it was cached
     uint16_t shelf = 0;
     State state = State::kUnused;
   };
   static_assert(sizeof(Block) == 32);
+  static constexpr uint32_t kSmallRequest = static_cast<uint32_t>(kMib / kUnit);  // the largest of the small pool
 
   struct Segment {
     uint64_t address = 0;
@@ -97,6 +126,8 @@ class CachingAllocator {
   struct Shelf {
     FreeBlocks cached;
     std::vector<std::pair<uint64_t, uint32_t>> unmapped;  // by address
+    uint32_t least_rest = 0;                              // what has to be left for a block to be split
+    uint32_t split_below = 0;                             // smaller requests split
     uint32_t pool = 0;
     uint32_t stream = 0;
     bool is_small = false;
@@ -104,19 +135,24 @@ class CachingAllocator {
 
   struct Request {
     uint32_t size = 0;
-    uint32_t segment_size = 0;
     uint32_t shelf = 0;
-    bool was_rejected = false;
   };
 
+  template <Speciality kSpeciality = Speciality::kNone>
   Request request_of(uint64_t bytes, uint32_t stream, uint32_t pool) const;
+  template <Speciality kSpeciality = Speciality::kNone>
   FreeBlocks::Position find_cached(const Request& request) const;
+  template <Speciality kSpeciality = Speciality::kNone>
   uint32_t take_cached(const Request& request);
-  uint32_t take_new(Request& request, bool is_retry);
+  void prefer_growing(const FreeBlocks& cached, FreeBlocks::Position& place) const;
+  uint32_t allocate_new(const Request& request);
+  uint32_t segment_size_of(const Request& request) const;
+  uint32_t take_new(const Request& request, bool is_retry, bool& was_rejected);
   uint32_t take_new_native(const Request& request);
   uint32_t take_new_expandable(const Request& request);
   uint32_t expandable_candidate(const Request& request);
   bool map_block(uint32_t block, uint32_t size);
+  template <Speciality kSpeciality = Speciality::kNone>
   uint32_t finish(uint32_t block, const Request& request);
   uint32_t split_for_alignment(uint32_t block, const Request& request);
   bool release_available(const Request& request);
@@ -127,7 +163,9 @@ class CachingAllocator {
   void collect_garbage();
   void complete_all();
   void release_workspaces();
+  template <Speciality kSpeciality = Speciality::kNone>
   void put_back(uint32_t block);
+  template <Speciality kSpeciality = Speciality::kNone>
   void cache(uint32_t block);
   void uncache(uint32_t block);
   void link(uint32_t block, uint32_t previous, uint32_t next);
@@ -136,11 +174,12 @@ class CachingAllocator {
   void add_unmapped(uint32_t block);
   void remove_unmapped(uint32_t block);
   bool merge(uint32_t into, uint32_t from);
-  bool should_split(const Block& block, uint32_t size) const;
-  bool is_expandable(const Block& block) const { return block.segment != kNoBlock; }
+  bool is_expandable(const Block& block) const { return block.segment != kNoSegment; }
   uint32_t piece_of(bool is_small) const;
-  uint32_t shelf_of(uint32_t size, uint32_t stream, uint32_t pool) const;
   uint32_t new_block();
+  uint32_t add_block();
+  template <Speciality kSpeciality = Speciality::kNone>
+  void split(uint32_t block, uint32_t size);
   void drop_block(uint32_t block);
   void reserved_more(uint64_t units);
 
@@ -151,14 +190,17 @@ class CachingAllocator {
   uint32_t max_split_ = 0xffffffff;
   uint32_t max_rounding_ = 0;
   bool has_simple_rounding_ = true;
+  bool collects_ = false;  // garbage collection can happen
+  bool is_expandable_ = false;
+  uint32_t aligned_from_ = 0xffffffff;  // requests from this size on begin at a multiple of the base alignment
   uint64_t padding_ = 0;
   bool has_limit_ = false;
   uint64_t allowed_bytes_ = 0;
   uint64_t allowed_units_ = 0;
   uint64_t total_units_ = 0;  // got from the driver by the caching allocator
   std::vector<Block> blocks_;
-  std::vector<uint32_t> unused_;
-  std::vector<std::unique_ptr<Shelf>> shelves_;
+  uint32_t unused_ = kNoBlock;  // the first of a list
+  std::vector<Shelf> shelves_;
   std::vector<Segment> segments_;
   struct Pending {
     uint64_t number = 0;
@@ -167,6 +209,8 @@ class CachingAllocator {
   std::vector<Pending> pending_;
   uint64_t next_number_ = 1;
   std::vector<uint32_t> lookups_;  // by pool and size class
+  uint64_t allocated_units_ = 0;
+  uint64_t peak_allocated_units_ = 0;
   struct Workspace {
     uint64_t address = 0;
     uint64_t bytes = 0;
@@ -174,5 +218,135 @@ class CachingAllocator {
   std::vector<Workspace> workspaces_;  // by stream
   AllocatorTally tally_;
 };
+
+// --- what nearly every event comes to: inline, the rest is elsewhere ---
+
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline CachingAllocator::Request CachingAllocator::request_of(uint64_t bytes, uint32_t stream,
+                                                                                     uint32_t pool) const {
+  Request request;
+  request.size = kSpeciality != Speciality::kNone || has_simple_rounding_
+                     ? static_cast<uint32_t>(std::max<uint64_t>(1, (bytes + padding_ + kUnit - 1) / kUnit))
+                     : static_cast<uint32_t>(round_request(settings_, bytes) / kUnit);
+  request.shelf = (pool * 2 + (request.size <= kSmallRequest ? 1 : 0)) * streams_ + stream;
+  return request;
+}
+
+[[gnu::always_inline]] inline uint32_t CachingAllocator::new_block() {
+  const uint32_t block = unused_;
+  if (block == kNoBlock) [[unlikely]]
+    return add_block();
+  unused_ = blocks_[block].next;
+  return block;
+}
+
+[[gnu::always_inline]] inline void CachingAllocator::drop_block(uint32_t index) {
+  Block& block = blocks_[index];
+  block.state = State::kUnused;
+  block.next = unused_;
+  unused_ = index;
+}
+
+// What is linked to block 0 is not read.
+[[gnu::always_inline]] inline void CachingAllocator::link(uint32_t block, uint32_t previous, uint32_t next) {
+  blocks_[block].previous = previous;
+  blocks_[block].next = next;
+  blocks_[previous].next = block;
+  blocks_[next].previous = block;
+}
+
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline void CachingAllocator::cache(uint32_t index) {
+  Block& block = blocks_[index];
+  block.state = State::kFree;
+  if (kSpeciality == Speciality::kNone && collects_) block.born = lookups_[block.shelf / streams_];
+  shelves_[block.shelf].cached.insert(block.address, block.size, index);
+}
+
+[[gnu::always_inline]] inline void CachingAllocator::uncache(uint32_t index) {
+  const Block& block = blocks_[index];
+  shelves_[block.shelf].cached.erase(block.address, block.size);
+}
+
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline FreeBlocks::Position CachingAllocator::find_cached(const Request& request) const {
+  const FreeBlocks& cached = shelves_[request.shelf].cached;
+  FreeBlocks::Position place = cached.lower_bound(request.size);
+  if (FreeBlocks::is_end(place)) return place;
+  if (kSpeciality == Speciality::kExpandable || (kSpeciality == Speciality::kNone && is_expandable_))
+    prefer_growing(cached, place);
+  const uint32_t size = blocks_[cached.at(place)].size;
+  // No oversize block for a smaller request, and none that is much too large for an oversize one.
+  if (request.size < max_split_ ? size >= max_split_ : size >= uint64_t{request.size} + max_rounding_) return {};
+  return place;
+}
+
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline uint32_t CachingAllocator::take_cached(const Request& request) {
+  if (kSpeciality == Speciality::kNone && collects_) ++lookups_[request.shelf / streams_];
+  const FreeBlocks::Position place = find_cached<kSpeciality>(request);
+  if (FreeBlocks::is_end(place)) return kNoBlock;
+  FreeBlocks& cached = shelves_[request.shelf].cached;
+  const uint32_t block = cached.at(place);
+  cached.erase(place);
+  return block;
+}
+
+// Cuts a block that is in no list down to `size`; the rest is cached.
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline void CachingAllocator::split(uint32_t index, uint32_t size) {
+  const uint32_t rest = new_block();
+  Block& block = blocks_[index];
+  Block& remainder = blocks_[rest];
+  // Field by field: a copy of all at once would wait for what was written a moment ago.
+  remainder.address = block.address + size;
+  remainder.size = block.size - size;
+  remainder.segment = block.segment;
+  remainder.shelf = block.shelf;
+  if (kSpeciality == Speciality::kNone) remainder.born = block.born;
+  block.size = size;
+  link(rest, index, block.next);
+  cache<kSpeciality>(rest);
+}
+
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline uint32_t CachingAllocator::finish(uint32_t index, const Request& request) {
+  if (kSpeciality != Speciality::kNative && request.size >= aligned_from_) index = split_for_alignment(index, request);
+  const Shelf& shelf = shelves_[request.shelf];
+  if (blocks_[index].size - request.size >= shelf.least_rest && request.size < shelf.split_below)
+    split<kSpeciality>(index, request.size);
+  Block& block = blocks_[index];
+  block.state = State::kActive;
+  allocated_units_ += block.size;
+  peak_allocated_units_ = std::max(peak_allocated_units_, allocated_units_);
+  return index;
+}
+
+// `into` is in no list and free; neighbours that are cached become part of it.
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline void CachingAllocator::put_back(uint32_t into) {
+  Block& block = blocks_[into];
+  FreeBlocks& cached = shelves_[block.shelf].cached;
+  const uint32_t next = block.next;
+  if (blocks_[next].state == State::kFree) {
+    const Block& source = blocks_[next];
+    cached.erase(source.address, source.size);
+    block.size += source.size;
+    block.next = source.next;
+    blocks_[block.next].previous = into;
+    drop_block(next);
+  }
+  const uint32_t previous = block.previous;
+  if (blocks_[previous].state == State::kFree) {
+    const Block& source = blocks_[previous];
+    cached.erase(source.address, source.size);
+    block.size += source.size;
+    block.address = source.address;
+    block.previous = source.previous;
+    blocks_[block.previous].next = into;
+    drop_block(previous);
+  }
+  cache<kSpeciality>(into);
+}
 
 }  // namespace drydock::replay

@@ -1,60 +1,59 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 // The cached blocks of one pool and stream, ordered by size and then address, as allocators search them: the smallest
-// that fits, the lowest of equals. Sizes fall into bins (exact up to 16 KiB, then 16 for each power of two) that a
-// bitmap finds; a bin is a sorted array. A search, an insertion and a removal touch one bin and a word or two of the
-// bitmap.
+// that fits, the lowest of equals. Sizes fall into bins (16 for each power of two, exact below 16 KiB) that a bitmap
+// finds; a bin is a sorted array with room at both ends. What is taken is nearly always the first of its bin, and what
+// is put in or merged stands near one of the ends: the ends are looked at first, and the shorter side moves.
+// Sizes are below 2^30 cells of 512 bytes, addresses below 2^39 of them; beyond, the order is not kept.
 
 namespace drydock::replay {
 
 class FreeBlocks {
  public:
   struct Entry {
-    uint64_t address = 0;
-    uint32_t size = 0;  ///< in units of 512 bytes
-    uint32_t block = 0;
+    uint64_t key;
+    uint32_t block;
   };
 
-  /// A place in the order. `bin` is kBins at the end.
+  /// A place in the order, until the next change. `bin` is kBins at the end.
   struct Position {
     uint32_t bin = kBins;
     uint32_t index = 0;
   };
 
-  static constexpr uint32_t kBins = 480;
+  static constexpr uint32_t kBins = 449;
 
-  static constexpr uint32_t bin_of(uint32_t size) noexcept {
-    if (size < kExact) return size;
-    const auto top = static_cast<uint32_t>(std::bit_width(size)) - 1;
-    return kExact + (top - 5) * kSteps + ((size >> (top - 4)) & (kSteps - 1));
+  [[gnu::always_inline]] static constexpr uint32_t bin_of(uint32_t size) noexcept {
+    const uint64_t shifted = uint64_t{size} + kSteps;
+    const auto octave = static_cast<uint32_t>(std::bit_width(shifted)) - 5;
+    return octave * kSteps + static_cast<uint32_t>(shifted >> octave) - kSteps;
   }
 
-  bool is_end(const Position& place) const noexcept { return place.bin == kBins; }
-  const Entry& at(const Position& place) const noexcept { return bins_[place.bin][place.index]; }
+  static bool is_end(const Position& place) noexcept { return place.bin == kBins; }
+  uint32_t at(const Position& place) const noexcept { return bins_[place.bin].first[place.index].block; }
 
   /// First entry of at least `size`.
-  Position lower_bound(uint32_t size) const noexcept {
-    const uint32_t bin = bin_of(size);
-    const std::vector<Entry>& entries = bins_[bin];
-    if (!entries.empty() && entries.back().size >= size) {
-      uint32_t index = 0;
-      if (entries.front().size < size) index = first_of(entries, size, 0);
-      return {bin, index};
-    }
-    return first_in_or_after(bin + 1);
+  [[gnu::always_inline]] Position lower_bound(uint32_t size) const noexcept {
+    const uint32_t wanted = bin_of(size);
+    const uint32_t bin = occupied_from(wanted);
+    if (bin == wanted && bins_[bin].first->key < key_of(0, size)) [[unlikely]]
+      return lower_bound_within(bin, size);
+    return {bin, 0};
   }
 
-  Position begin() const noexcept { return first_in_or_after(0); }
+  Position begin() const noexcept { return {occupied_from(0), 0}; }
 
   Position next(const Position& place) const noexcept {
-    if (place.index + 1 < bins_[place.bin].size()) return {place.bin, place.index + 1};
-    return first_in_or_after(place.bin + 1);
+    if (place.index + 1 < count(bins_[place.bin])) return {place.bin, place.index + 1};
+    return {occupied_from(place.bin + 1), 0};
   }
 
   /// The entry before `place`, which may be the end; the end if there is none.
@@ -63,76 +62,179 @@ class FreeBlocks {
     uint32_t bin = place.bin;
     while (bin > 0) {
       --bin;
-      if (!bins_[bin].empty()) return {bin, static_cast<uint32_t>(bins_[bin].size()) - 1};
+      if (bins_[bin].first != bins_[bin].last) return {bin, count(bins_[bin]) - 1};
     }
     return {};
   }
 
-  void insert(uint64_t address, uint32_t size, uint32_t block) {
+  [[gnu::always_inline]] void insert(uint64_t address, uint32_t size, uint32_t block) {
     const uint32_t bin = bin_of(size);
-    std::vector<Entry>& entries = bins_[bin];
-    if (entries.empty()) {
-      occupied_[bin / 64] |= uint64_t{1} << (bin % 64);
-      entries.push_back({address, size, block});
+    const uint64_t key = key_of(address, size);
+    Bin& entries = bins_[bin];
+    occupied_[bin / 64] |= uint64_t{1} << (bin % 64);
+    // Behind the end there is always room for one, so that an empty bin's first may be read.
+    if (static_cast<bool>(static_cast<int>(entries.first == entries.last) |
+                          static_cast<int>(key < entries.first->key))) {
+      if (entries.first == entries.begin) [[unlikely]]
+        make_room(entries);
+      *--entries.first = {key, block};
       return;
     }
-    const Entry& last = entries.back();
-    if (last.size < size || (last.size == size && last.address < address)) {
-      entries.push_back({address, size, block});
+    insert_behind(entries, key, block);
+  }
+
+  /// Takes the entry at a place away.
+  [[gnu::always_inline]] void erase(const Position& place) noexcept {
+    if (place.index == 0) [[likely]] {
+      ++bins_[place.bin].first;
+    } else {
+      remove_inside(bins_[place.bin], bins_[place.bin].first + place.index);
+    }
+    note_emptiness(place.bin);
+  }
+
+  /// Of a block that is in. Nothing happens if it is not, which only a history that contradicts itself brings about.
+  [[gnu::always_inline]] void erase(uint64_t address, uint32_t size) noexcept {
+    const uint32_t bin = bin_of(size);
+    const uint64_t key = key_of(address, size);
+    Bin& entries = bins_[bin];
+    if (entries.first == entries.last) [[unlikely]]
+      return;
+    if (entries.first->key == key) {
+      ++entries.first;
+    } else if (entries.last[-1].key == key) {
+      --entries.last;
+    } else {
+      erase_inside(entries, key);
       return;
     }
-    entries.insert(entries.begin() + first_of(entries, size, address), {address, size, block});
-  }
-
-  void erase(const Position& place) noexcept {
-    std::vector<Entry>& entries = bins_[place.bin];
-    entries.erase(entries.begin() + place.index);
-    if (entries.empty()) occupied_[place.bin / 64] &= ~(uint64_t{1} << (place.bin % 64));
-  }
-
-  /// Of a block that is in.
-  void erase(uint64_t address, uint32_t size) noexcept {
-    const uint32_t bin = bin_of(size);
-    erase(Position{bin, first_of(bins_[bin], size, address)});
+    note_emptiness(bin);
   }
 
   bool is_empty() const noexcept { return is_end(begin()); }
 
  private:
-  static constexpr uint32_t kExact = 32;
-  static constexpr uint32_t kSteps = 16;
-  static constexpr uint32_t kFewEntries = 16;
+  // [first, last) of the room from begin to end.
+  struct Bin {
+    Entry* first = nullptr;
+    Entry* last = nullptr;
+    Entry* begin = nullptr;
+    Entry* end = nullptr;
+  };
 
-  static uint32_t first_of(const std::vector<Entry>& entries, uint32_t size, uint64_t address) noexcept {
-    const Entry* data = entries.data();
-    auto count = static_cast<uint32_t>(entries.size());
-    uint32_t first = 0;
-    while (count > kFewEntries) {
-      const uint32_t half = count / 2;
-      const Entry& middle = data[first + half];
-      if (middle.size < size || (middle.size == size && middle.address < address)) first += half;
-      count -= half;
-    }
-    while (data[first].size < size || (data[first].size == size && data[first].address < address)) {
-      ++first;
-      if (first == entries.size()) break;
+  static constexpr uint32_t kSteps = 16;
+  static constexpr uint32_t kAddressBits = 39;
+  static constexpr uint32_t kWords = (kBins + 64) / 64;
+  static constexpr size_t kLeastRoom = 8;
+
+  static uint32_t count(const Bin& entries) noexcept { return static_cast<uint32_t>(entries.last - entries.first); }
+
+  // Within a bin, the 25 low bits of sizes are in the order of the sizes: the others are equal.
+  static constexpr uint64_t key_of(uint64_t address, uint32_t size) noexcept {
+    return (uint64_t{size} << kAddressBits) + address;
+  }
+
+  static Entry* search(const Bin& entries, uint64_t key) noexcept {
+    Entry* first = entries.first;
+    size_t left = count(entries);
+    while (left > 0) {
+      const size_t half = left / 2;
+      first += first[half].key < key ? left - half : 0;
+      left = half;
     }
     return first;
   }
 
-  Position first_in_or_after(uint32_t bin) const noexcept {
+  [[gnu::always_inline]] uint32_t occupied_from(uint32_t bin) const noexcept {
     uint32_t word = bin / 64;
-    if (word >= occupied_.size()) return {};
     uint64_t bits = occupied_[word] & (~uint64_t{0} << (bin % 64));
-    while (bits == 0) {
-      if (++word == occupied_.size()) return {};
-      bits = occupied_[word];
-    }
-    return {word * 64 + static_cast<uint32_t>(std::countr_zero(bits)), 0};
+    // The bit at kBins is always set.
+    while (bits == 0) bits = occupied_[++word];
+    return word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
   }
 
-  std::array<uint64_t, (kBins + 63) / 64> occupied_{};
-  std::array<std::vector<Entry>, kBins> bins_;
+  [[gnu::always_inline]] void note_emptiness(uint32_t bin) noexcept {
+    occupied_[bin / 64] &= ~(uint64_t{bins_[bin].first == bins_[bin].last} << (bin % 64));
+  }
+
+  [[gnu::noinline]] Position lower_bound_within(uint32_t bin, uint32_t size) const noexcept {
+    const Entry* place = search(bins_[bin], key_of(0, size));
+    if (place != bins_[bin].last) return {bin, static_cast<uint32_t>(place - bins_[bin].first)};
+    return {occupied_from(bin + 1), 0};
+  }
+
+  [[gnu::noinline]] void insert_behind(Bin& entries, uint64_t key, uint32_t block) {
+    if (entries.last[-1].key < key) {
+      if (entries.last == entries.end) make_room(entries);
+      *entries.last++ = {key, block};
+      return;
+    }
+    if (entries.first == entries.begin || entries.last == entries.end) make_room(entries);
+    Entry* place = search(entries, key);
+    if (place - entries.first < entries.last - place) {
+      Entry* const first = --entries.first;
+      --place;
+      for (Entry* at = first; at != place; ++at) at[0] = at[1];
+    } else {
+      for (Entry* at = entries.last++; at != place; --at) at[0] = at[-1];
+    }
+    *place = {key, block};
+  }
+
+  [[gnu::noinline]] static void erase_inside(Bin& entries, uint64_t key) noexcept {
+    Entry* const place = search(entries, key);
+    if (place != entries.last && place->key == key) remove_inside(entries, place);
+  }
+
+  static void remove_inside(Bin& entries, Entry* place) noexcept {
+    if (place - entries.first < entries.last - place) {
+      Entry* const first = entries.first++;
+      for (Entry* at = place; at != first; --at) at[0] = at[-1];
+    } else {
+      Entry* const last = --entries.last;
+      for (Entry* at = place; at != last; ++at) at[0] = at[1];
+    }
+  }
+
+  // Room at both ends, half of what there is on each side.
+  [[gnu::noinline]] void make_room(Bin& entries) {
+    const size_t used = count(entries);
+    const auto capacity = static_cast<size_t>(entries.end - entries.begin);
+    Entry* const old = entries.first;
+    std::unique_ptr<Entry[]> larger;
+    if (capacity < kLeastRoom || used > capacity / 2) {
+      const size_t wanted = std::max(kLeastRoom, 4 * used);
+      larger = std::make_unique<Entry[]>(wanted + 1);
+      entries.begin = larger.get();
+      entries.end = entries.begin + wanted;
+    }
+    entries.first = entries.begin + (static_cast<size_t>(entries.end - entries.begin) - used) / 2;
+    entries.last = entries.first + used;
+    if (entries.first < old || larger != nullptr) {
+      std::copy(old, old + used, entries.first);
+    } else {
+      std::copy_backward(old, old + used, entries.last);
+    }
+    // The old array goes with the whole: there are few, and smaller ones.
+    if (larger != nullptr) rooms_.push_back(std::move(larger));
+  }
+
+  static inline Entry nowhere_[2]{};  // where bins begin that never had an entry; not written to
+
+  static constexpr std::array<uint64_t, kWords> with_end() {
+    std::array<uint64_t, kWords> words{};
+    words[kBins / 64] = uint64_t{1} << (kBins % 64);
+    return words;
+  }
+  static std::array<Bin, kBins> empty_bins() {
+    std::array<Bin, kBins> bins;
+    bins.fill({nowhere_ + 1, nowhere_ + 1, nowhere_ + 1, nowhere_ + 1});
+    return bins;
+  }
+
+  std::array<uint64_t, kWords> occupied_ = with_end();
+  std::array<Bin, kBins> bins_ = empty_bins();
+  std::vector<std::unique_ptr<Entry[]>> rooms_;
 };
 
 }  // namespace drydock::replay

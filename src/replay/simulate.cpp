@@ -22,13 +22,24 @@ class Replay {
         blocks_(workload.slots, kNoBlock) {}
 
   Outcome run() {
-    Outcome outcome;
     adopt();
+    switch (allocator_.speciality()) {
+      case Speciality::kNative: return run_all<Speciality::kNative>();
+      case Speciality::kExpandable: return run_all<Speciality::kExpandable>();
+      case Speciality::kNone: break;
+    }
+    return run_all<Speciality::kNone>();
+  }
+
+ private:
+  template <Speciality kSpeciality>
+  Outcome run_all() {
+    Outcome outcome;
     const Operation* const begin = workload_.operations.data();
     const Operation* const end = begin + workload_.operations.size();
     const Operation* at = begin;
     for (; at != end; ++at) {
-      if (step(*at)) continue;
+      if (step<kSpeciality>(*at)) continue;
       if (outcome.fits) {
         outcome.fits = false;
         outcome.failed_operation = static_cast<uint32_t>(at - begin);
@@ -51,7 +62,6 @@ class Replay {
     return outcome;
   }
 
- private:
   // What was held before the first event has to lie somewhere: it is asked for anew, largest first, so that a history
   // which began mid-run can be replayed under settings that would have laid it out differently.
   void adopt() {
@@ -74,16 +84,25 @@ class Replay {
     for (const Held& block : held) blocks_[block.slot] = allocator_.allocate(block.bytes, block.stream, block.pool);
   }
 
-  bool step(const Operation& operation) {
+  template <Speciality kSpeciality>
+  [[gnu::always_inline]] bool step(const Operation& operation) {
+    if (operation.kind == OperationKind::kAllocate) {
+      const uint32_t block = allocator_.allocate<kSpeciality>(operation.bytes, operation.stream, operation.pool);
+      blocks_[operation.slot] = block;
+      return block != kNoBlock;
+    }
+    if (operation.kind == OperationKind::kFree) [[likely]] {
+      if (blocks_[operation.slot] != kNoBlock) allocator_.free<kSpeciality>(blocks_[operation.slot]);
+      return true;
+    }
+    return step_rarely(operation);
+  }
+
+  // Of every other kind.
+  [[gnu::noinline]] bool step_rarely(const Operation& operation) {
     switch (operation.kind) {
-      case OperationKind::kAllocate: {
-        const uint32_t block = allocator_.allocate(operation.bytes, operation.stream, operation.pool);
-        blocks_[operation.slot] = block;
-        return block != kNoBlock;
-      }
-      case OperationKind::kFree:
-        if (blocks_[operation.slot] != kNoBlock) allocator_.free(blocks_[operation.slot]);
-        return true;
+      case OperationKind::kAllocate:
+      case OperationKind::kFree: break;
       case OperationKind::kFreeLater:
         if (numbers_.empty()) numbers_.resize(workload_.slots, 0);
         if (blocks_[operation.slot] != kNoBlock)
