@@ -31,5 +31,5 @@ if(NOT DRYDOCK_DYGRAPHS OR NOT DRYDOCK_DYGRAPHS_LICENCE)
   message(FATAL_ERROR "dygraphs, or its licence, is missing. On Debian: apt-get install libjs-dygraphs")
 endif()
 
-target_compile_definitions(drydock_options INTERFACE FMT_HEADER_ONLY=1 TOML_HEADER_ONLY=1)
+target_compile_definitions(drydock_options INTERFACE TOML_HEADER_ONLY=1)
 target_link_libraries(drydock_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})

@@ -13,6 +13,10 @@ function(drydock_sources variable)
 endfunction()
 
 drydock_sources(DRYDOCK_RUNTIME_SOURCES base trace values device ops comm abi)
+set(DRYDOCK_KERNEL_SOURCES ${DRYDOCK_RUNTIME_SOURCES})
+list(FILTER DRYDOCK_KERNEL_SOURCES INCLUDE REGEX "/src/ops/")
+list(FILTER DRYDOCK_KERNEL_SOURCES EXCLUDE REGEX "/src/ops/generated/")
+list(REMOVE_ITEM DRYDOCK_RUNTIME_SOURCES ${DRYDOCK_KERNEL_SOURCES})
 drydock_sources(DRYDOCK_REPLAY_SOURCES replay tune)
 drydock_sources(DRYDOCK_SNAPSHOT_SOURCES snapshot)
 drydock_sources(DRYDOCK_LEDGER_SOURCES ledger)
@@ -22,17 +26,19 @@ drydock_sources(DRYDOCK_NPU_SMI_SOURCES npu_smi)
 drydock_sources(DRYDOCK_PAGE_SOURCES page)
 drydock_sources(DRYDOCK_CLI_SOURCES cli)
 
-# Inner loops of operators are worth more optimisation than the rest. None of these changes a result: no library call
-# sets errno for anyone, and nobody asks which floating exceptions were raised.
-if(NOT DRYDOCK_SANITIZE)
-  set(kernel_sources ${DRYDOCK_RUNTIME_SOURCES})
-  list(FILTER kernel_sources INCLUDE REGEX "/src/ops/")
-  list(FILTER kernel_sources EXCLUDE REGEX "/src/ops/generated/")
-  set_source_files_properties(${kernel_sources} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
-endif()
-
 add_library(drydock_runtime_objects OBJECT ${DRYDOCK_RUNTIME_SOURCES})
 target_link_libraries(drydock_runtime_objects PUBLIC drydock_options)
+drydock_precompile(drydock_runtime_objects)
+
+# Inner loops of operators are worth more optimisation than the rest. None of these changes a result: no library call
+# sets errno for anyone, and nobody asks which floating exceptions were raised.
+add_library(drydock_kernel_objects OBJECT ${DRYDOCK_KERNEL_SOURCES})
+target_link_libraries(drydock_kernel_objects PUBLIC drydock_options)
+if(NOT DRYDOCK_SANITIZE)
+  target_compile_options(drydock_kernel_objects PRIVATE -O3 -fno-math-errno -fno-trapping-math)
+endif()
+drydock_precompile(drydock_kernel_objects)
+
 # The inner loops of all matrix products are fast in every preset. Their results depend on fused multiply-add on purpose.
 if(NOT DRYDOCK_SANITIZE)
   set_source_files_properties(
@@ -45,10 +51,10 @@ endif()
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/ops/attention/block_math.cpp" PROPERTIES
   COMPILE_OPTIONS "-O3;-ffp-contract=fast")
 
-add_library(drydock_runtime STATIC $<TARGET_OBJECTS:drydock_runtime_objects>)
+add_library(drydock_runtime STATIC $<TARGET_OBJECTS:drydock_runtime_objects> $<TARGET_OBJECTS:drydock_kernel_objects>)
 target_link_libraries(drydock_runtime PUBLIC drydock_options)
 
-add_library(drydock_shared SHARED $<TARGET_OBJECTS:drydock_runtime_objects>)
+add_library(drydock_shared SHARED $<TARGET_OBJECTS:drydock_runtime_objects> $<TARGET_OBJECTS:drydock_kernel_objects>)
 target_link_libraries(drydock_shared PUBLIC drydock_options)
 target_link_options(drydock_shared PRIVATE ${DRYDOCK_CLIENT_LINK_OPTIONS})
 set_target_properties(drydock_shared PROPERTIES
@@ -59,6 +65,7 @@ set_target_properties(drydock_shared PROPERTIES
 if(DRYDOCK_REPLAY_SOURCES)
   add_library(drydock_replay STATIC ${DRYDOCK_REPLAY_SOURCES})
   target_link_libraries(drydock_replay PUBLIC drydock_runtime)
+  drydock_precompile(drydock_replay FROM drydock_runtime_objects)
 else()
   add_library(drydock_replay INTERFACE)
   target_link_libraries(drydock_replay INTERFACE drydock_runtime)
@@ -66,10 +73,12 @@ endif()
 
 add_library(drydock_snapshot STATIC ${DRYDOCK_SNAPSHOT_SOURCES})
 target_link_libraries(drydock_snapshot PUBLIC drydock_replay)
+drydock_precompile(drydock_snapshot FROM drydock_runtime_objects)
 
 if(DRYDOCK_LEDGER_SOURCES)
   add_library(drydock_ledger STATIC ${DRYDOCK_LEDGER_SOURCES})
   target_link_libraries(drydock_ledger PUBLIC drydock_replay drydock_sqlite3)
+  drydock_precompile(drydock_ledger FROM drydock_runtime_objects)
 else()
   add_library(drydock_ledger INTERFACE)
   target_link_libraries(drydock_ledger INTERFACE drydock_replay drydock_sqlite3)
@@ -77,9 +86,11 @@ endif()
 
 add_library(drydock_export STATIC ${DRYDOCK_EXPORT_SOURCES})
 target_link_libraries(drydock_export PUBLIC drydock_ledger "${DRYDOCK_ZLIB}")
+drydock_precompile(drydock_export FROM drydock_runtime_objects)
 
 add_library(drydock_watch STATIC ${DRYDOCK_WATCH_SOURCES})
 target_link_libraries(drydock_watch PUBLIC drydock_ledger)
+drydock_precompile(drydock_watch FROM drydock_runtime_objects)
 
 # The report's page, with its scripts inside.
 set(page_assets "${CMAKE_BINARY_DIR}/page_assets.cpp")
@@ -93,6 +104,7 @@ add_custom_command(OUTPUT "${page_assets}"
   VERBATIM)
 add_library(drydock_page STATIC ${DRYDOCK_PAGE_SOURCES} "${page_assets}")
 target_link_libraries(drydock_page PUBLIC drydock_ledger)
+drydock_precompile(drydock_page FROM drydock_runtime_objects)
 
 # Everything of the command but its main(), for the unit tests.
 set(DRYDOCK_CLI_MAIN ${DRYDOCK_CLI_SOURCES})
@@ -101,6 +113,7 @@ list(FILTER DRYDOCK_CLI_SOURCES EXCLUDE REGEX "/main\\.cpp$")
 if(DRYDOCK_CLI_SOURCES)
   add_library(drydock_cli STATIC ${DRYDOCK_CLI_SOURCES})
   target_link_libraries(drydock_cli PUBLIC drydock_export drydock_snapshot drydock_watch drydock_page)
+  drydock_precompile(drydock_cli FROM drydock_runtime_objects)
 else()
   add_library(drydock_cli INTERFACE)
   target_link_libraries(drydock_cli INTERFACE drydock_ledger)

@@ -10,7 +10,7 @@ from pathlib import Path
 from check_files import ROOT, Passed, cpp_files, relative, run
 
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
-DEFINITIONS = ["-DFMT_HEADER_ONLY=1", "-DTOML_HEADER_ONLY=1", '-DDRYDOCK_VERSION="0"']
+DEFINITIONS = ["-DTOML_HEADER_ONLY=1", '-DDRYDOCK_VERSION="0"']
 
 
 def headers_alone(_fix: bool) -> list[str]:
