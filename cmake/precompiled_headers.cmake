@@ -1,13 +1,13 @@
 # Headers of the standard library, {fmt} and GoogleTest, read once for each group of targets instead of once for each of
-# some 450 files, in which they are 40 % of the time (more without optimisation). No file may lean on it: the wheel, and
+# some 450 files, in which they were 40 % of the time (more without optimisation). No file may lean on it: clang-tidy, and
 # whoever uses a compiler cache (which would miss each time), compile without.
 
-if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_BUILD_TYPE STREQUAL "Release")
+if(CMAKE_CXX_COMPILER_LAUNCHER)
   set(precompile OFF)
 else()
   set(precompile ON)
 endif()
-option(DRYDOCK_PRECOMPILED_HEADERS "Read headers of other projects once (CMAKE_CXX_COMPILER_LAUNCHER and Release: off)"
+option(DRYDOCK_PRECOMPILED_HEADERS "Read headers of other projects once (off with CMAKE_CXX_COMPILER_LAUNCHER)"
   ${precompile})
 
 if(DRYDOCK_PRECOMPILED_HEADERS)

@@ -47,6 +47,15 @@ if(NOT DRYDOCK_SANITIZE)
     PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=fast")
 endif()
 
+# Options of their own, or intrinsics, whose headers look at the options: what was precompiled does not fit them.
+set_source_files_properties(
+  "${PROJECT_SOURCE_DIR}/src/ops/attention/block_math.cpp"
+  "${PROJECT_SOURCE_DIR}/src/ops/convolution/image.cpp"
+  "${PROJECT_SOURCE_DIR}/src/ops/matmul/bf16_tiles.cpp"
+  "${PROJECT_SOURCE_DIR}/src/ops/matmul/micro_kernel.cpp"
+  "${PROJECT_SOURCE_DIR}/src/ops/matmul/row_loops.cpp"
+  PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+
 # Inner loops of attention.
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/ops/attention/block_math.cpp" PROPERTIES
   COMPILE_OPTIONS "-O3;-ffp-contract=fast")

@@ -42,10 +42,17 @@ def clang_tidy(fix: bool) -> list[str]:
     configured = run(["cmake", "--preset", "dev"])
     if configured.returncode != 0:
         return ["cmake --preset dev fails: " + (configured.stderr.strip().splitlines() or ["no message"])[0]]
-    known = {entry["file"] for entry in json.loads(commands.read_text())}
+    entries = json.loads(commands.read_text())
+    known = {entry["file"] for entry in entries}
+    # clang cannot read what GCC precompiled.
+    for entry in entries:
+        entry["command"] = re.sub(r" -Winvalid-pch -include \S+", "", entry["command"])
+    database = ROOT / "build" / "check" / "compile_commands.json"
+    database.parent.mkdir(parents=True, exist_ok=True)
+    database.write_text(json.dumps(entries))
 
     def tidy(path: Path) -> list[str]:
-        done = run(["clang-tidy", "-p", str(commands.parent), "--quiet", *(["--fix"] if fix else []), str(path)])
+        done = run(["clang-tidy", "-p", str(database.parent), "--quiet", *(["--fix"] if fix else []), str(path)])
         found = re.findall(r"^(\S+:\d+:\d+: (?:warning|error): .*)$", done.stdout, re.MULTILINE)
         found = [line.removeprefix(f"{ROOT}/") for line in dict.fromkeys(found)]
         if done.returncode != 0 and not found:

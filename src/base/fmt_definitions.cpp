@@ -1,6 +1,6 @@
 // The definitions of {fmt} that its headers only declare, compiled once: with FMT_HEADER_ONLY each of some 80 files
-// compiled them again (5.3 s of processor time instead of 1.9 for one that does little else). The distribution has {fmt}
-// as a shared library alone, which the wheel would need wherever it is installed.
+// compiled them again (5.3 s of processor time instead of 1.9 for one that does little else). The distribution has
+// {fmt} as a shared library alone, which the wheel would need wherever it is installed.
 
 #include <fmt/format-inl.h>
 #include <fmt/format.h>
