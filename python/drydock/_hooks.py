@@ -51,7 +51,13 @@ def install() -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     register_optimizer_step_post_hook(_optimizer_stepped)
-    _chain_exception_hooks()
+    holders = None
+    if os.environ.get("DRYDOCK_HOLDERS", "on") != "off":
+        from drydock._holders import Holders
+
+        holders = Holders()
+        holders.install()
+    _chain_exception_hooks(holders)
     _chain_warnings()
     gc.callbacks.append(_collecting)
     _follow_allocator_calls()
@@ -128,11 +134,14 @@ def _record(kind: type[BaseException] | None, value: BaseException | None, trace
         _recorder.python_exception(name, str(value), os.path.abspath(file) if file else "", line)  # noqa: PTH100
 
 
-def _chain_exception_hooks() -> None:
+def _chain_exception_hooks(holders: Any) -> None:
     previous = sys.excepthook
     previous_thread = threading.excepthook
 
     def excepthook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+        # The frames of the traceback still hold what the program held.
+        if holders is not None:
+            holders.look()
         _record(kind, value, traceback)
         previous(kind, value, traceback)
 

@@ -21,6 +21,9 @@ def _library() -> ctypes.CDLL:
         ("drydock_trace_garbage_collected", [ctypes.c_uint32, ctypes.c_uint64]),
         ("drydock_trace_cache_emptied", []),
         ("drydock_trace_fraction_set", [ctypes.c_int32, ctypes.c_uint64]),
+        ("drydock_trace_phase", [ctypes.c_uint32]),
+        ("drydock_trace_name_module", [ctypes.c_uint64, ctypes.c_char_p]),
+        ("drydock_trace_label", [ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]),
         ("drydock_trace_close", []),
     ):
         function = getattr(library, name)
@@ -28,6 +31,10 @@ def _library() -> ctypes.CDLL:
         function.restype = None
     library.drydock_trace_blocks_freed.argtypes = []
     library.drydock_trace_blocks_freed.restype = ctypes.c_uint64
+    library.drydock_trace_modules_without_name.argtypes = []
+    library.drydock_trace_modules_without_name.restype = ctypes.c_uint32
+    library.drydock_trace_string.argtypes = [ctypes.c_char_p]
+    library.drydock_trace_string.restype = ctypes.c_uint32
     return library
 
 
@@ -68,6 +75,31 @@ def host_fallback(name: str) -> None:
 
 def python_exception(type_name: str, text: str, file: str, line: int) -> None:
     _library().drydock_trace_python_exception(_bytes(type_name), _bytes(text), _bytes(file), line)
+
+
+def phase_began(phase: int) -> None:
+    """0 for what is neither of the others, 1 for backward(), 2 for an optimizer step."""
+    _library().drydock_trace_phase(phase)
+
+
+def name_module(identity: int, path: str) -> None:
+    _library().drydock_trace_name_module(identity, _bytes(path))
+
+
+def modules_without_name() -> int:
+    count: int = _library().drydock_trace_modules_without_name()
+    return count
+
+
+def string(text: str) -> int:
+    """Id of a text, for `label`."""
+    identity: int = _library().drydock_trace_string(_bytes(text))
+    return identity
+
+
+def label(kind: int, address: int, storage_bytes: int, name: int) -> None:
+    """A storage is a parameter (0), gradient (1), part of an optimizer's state (2) or a buffer (3)."""
+    _library().drydock_trace_label(kind, address, storage_bytes, name)
 
 
 def close() -> None:

@@ -19,6 +19,7 @@
 #include "device/heap.h"
 #include "device/host_counter.h"
 #include "device/settings.h"
+#include "trace/block_birth.h"
 #include "trace/recorder.h"
 
 // What tools call: mstx (ranges, and the blocks of torch_npu's allocator), the driver's query libraries (hal, dcmi),
@@ -206,6 +207,7 @@ void mstxMemRegionsRegister(void* domain, const void* desc) {
   const auto& regions = *static_cast<const RegionsToRegister*>(desc);
   if (regions.ranges == nullptr) return;
   const trace::LineId line = trace::current_line();
+  const trace::Birth birth = trace::current_birth();
   for (size_t index = 0; index < regions.count; ++index) {
     const VirtualRange& range = regions.ranges[index];
     const int32_t owner = device::device_of(range.pointer);
@@ -213,7 +215,7 @@ void mstxMemRegionsRegister(void* domain, const void* desc) {
     const uint64_t address = address_of(range.pointer);
     const bool is_workspace = known->kind == DomainKind::kWorkspace;
     const trace::BlockOrigin origin = is_workspace ? trace::BlockOrigin{} : device::take_block_origin(address);
-    trace::block_allocated(owner, address, range.size_bytes, is_workspace, line, origin);
+    trace::block_allocated(owner, address, range.size_bytes, is_workspace, line, origin, birth);
     if (!origin.is_known) device::block_handed_out(address);
   }
 }

@@ -44,6 +44,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--cann", options.cann, "CANN version to claim (default: the profile's, 9.1.0)");
   app.add_option("--driver", options.driver, "Driver version to claim (default: the one released with that CANN)");
   app.add_flag("--guard", options.guard, "Make host code that touches device memory fault");
+  app.add_option("--holders", options.holders,
+                 "on (default): torch's objects say what blocks are for (parameters, gradients, ...); or off");
   app.add_option("--record", options.record, "full (default), or null: the same device, nothing recorded");
   app.add_option("--out", options.out, "Run folder, new or empty (default: a new one below ./drydock-runs)");
   for (CLI::Option* option :

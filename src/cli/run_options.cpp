@@ -108,6 +108,8 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   DRYDOCK_RETURN_IF_ERROR(one_of("--values", info.values, {"auto", "full", "ghost"}));
   info.record = given(options.record, "DRYDOCK_RECORD", "full");
   DRYDOCK_RETURN_IF_ERROR(one_of("--record", info.record, {"full", "null"}));
+  const std::string holders = given(options.holders, "DRYDOCK_HOLDERS", "on");
+  DRYDOCK_RETURN_IF_ERROR(one_of("--holders", holders, {"on", "off"}));
   uint64_t budget_bytes = 0;
   DRYDOCK_RETURN_IF_ERROR(parse_budget(given(options.value_budget, "DRYDOCK_VALUE_BUDGET", "1MiB"), budget_bytes));
 
@@ -144,6 +146,7 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   set["DRYDOCK_VALUES"] = info.values;
   set["DRYDOCK_VALUE_BUDGET"] = std::to_string(budget_bytes);
   set["DRYDOCK_RECORD"] = info.record;
+  set["DRYDOCK_HOLDERS"] = holders;
   if (!threads.empty()) set["DRYDOCK_THREADS"] = threads;
   if (!cann.empty()) set["DRYDOCK_CANN"] = cann;
   if (!driver.empty()) set["DRYDOCK_DRIVER"] = driver;

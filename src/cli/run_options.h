@@ -22,6 +22,7 @@ struct RunOptions {
   std::string cann;
   std::string driver;
   std::string record;
+  std::string holders;
   std::string out;
   bool guard = false;
   std::vector<std::string> command;

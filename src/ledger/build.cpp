@@ -41,10 +41,15 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
   switch (record.kind) {
     case Kind::kOperator: account.operator_launched(record.device, record.call, record.line, record.outcome); break;
     case Kind::kDriverOutOfMemory: account.out_of_memory(record.device, out_of_memory_of(reader, record)); break;
-    case Kind::kCapacity: account.capacity_told(record.device, record.capacity_bytes); break;
+    case Kind::kCapacity:
+      account.capacity_told(record.device, record.capacity_bytes);
+      account.memory(record.device).capacity_known(record.capacity_bytes);
+      break;
     case Kind::kGarbageCollected: account.garbage_collected(record.count); break;
     case Kind::kCopy:
       account.copied(record.copy, record.device, record.size_bytes, record.is_async, record.line);
+      if (record.copy == trace::CopyKind::kHostToDevice && record.address.tag == trace::ValueTag::kDevice)
+        account.memory(record.address.device).block_filled_from_host(key_of(record.address));
       break;
     case Kind::kAssumed: account.assumed(record.assumption, record.size_bytes, record.line); break;
     case Kind::kEntry: account.entry_called(record.entry); break;
@@ -52,6 +57,12 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
       account.failed(reader.records(), record.entry, record.code, reader.string(record.text), record.line);
       break;
     case Kind::kStep: account.step_ended(reader.records(), record.time_ns); break;
+    case Kind::kPhase: account.phase_began(record.phase); break;
+    case Kind::kModuleNamed: account.module_named(record.module, reader.string(record.text)); break;
+    case Kind::kLabel:
+      account.memory(record.device)
+          .block_labelled(key_of(record.address), record.label, record.size_bytes, record.text);
+      break;
     case Kind::kHostFallback: account.host_fallback(reader.string(record.text), record.line); break;
     case Kind::kPythonException:
       account.python_exception({.record = reader.records(),
@@ -129,6 +140,12 @@ Status read_trace(const fs::path& trace, ProcessAccount& account) {
                             info.python_state == trace::PythonState::kLayoutMismatch;
   if (lines_failed) account.problems.push_back(trace::describe_python_state(info));
   for (trace::LineId id = 0; id <= reader->lines(); ++id) account.lines.push_back(source_line(*reader, id));
+  for (const auto& [device, memory] : account.memories()) {
+    for (const DeviceMoment* moment : {&memory.at_peak(), &memory.at_out_of_memory(), &memory.at_end()})
+      for (const KindHolder& holder : moment->blocks.holders)
+        if (holder.name != 0) account.names.try_emplace(holder.name, reader->string(holder.name));
+    for (std::string& sentence : memory.imbalances()) account.problems.push_back(std::move(sentence));
+  }
   account.calls.push_back({"unknown", "unknown"});
   for (trace::CallId id = 1; id <= reader->calls(); ++id) account.calls.push_back(call_text(*reader, id));
   return Status::ok();

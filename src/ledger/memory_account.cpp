@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace drydock::ledger {
 
 using trace::DriverMemory;
@@ -61,7 +63,8 @@ void MemoryAccount::settle() {
   driver_lines_.new_peak();
 }
 
-void MemoryAccount::block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line) {
+void MemoryAccount::block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line,
+                                    uint32_t module, bool gradients_are_recorded) {
   if (address == FlatTable<LiveBlock>::kEmptyKey) return;
   place(address, is_workspace);
   settle();
@@ -72,11 +75,14 @@ void MemoryAccount::block_allocated(uint64_t address, uint64_t size_bytes, bool 
   block_sizes_[size_bytes] = 1;
   ++block_count_;
   if (is_workspace) return;
+  census_.allocated(address, size_bytes, {line, module, gradients_are_recorded});
   allocated_ += size_bytes;
   step_peak_ = std::max(step_peak_, allocated_);
   if (allocated_ <= peak_allocated_) return;
   peak_allocated_ = allocated_;
   block_lines_.new_peak();
+  census_.new_peak();
+  at_peak_ = moment_now();
 }
 
 void MemoryAccount::block_freed(uint64_t address) {
@@ -89,6 +95,7 @@ void MemoryAccount::block_freed(uint64_t address) {
   block_lines_.remove(block->tally, block->size_bytes);
   if (!block->is_workspace) allocated_ -= block->size_bytes;
   if (block->is_scratch) scratch_ -= block->size_bytes;
+  if (!block->is_workspace) census_.freed(address);
   live_blocks_.erase(address);
 }
 
@@ -98,6 +105,7 @@ void MemoryAccount::block_requested(uint64_t address, uint64_t requested_bytes) 
   // The first wish for a block is the block's; a smaller view of the same storage changes nothing.
   if (block->requested_bytes != 0) return;
   block->requested_bytes = requested_bytes;
+  if (!block->is_workspace) census_.requested(address, requested_bytes);
   padding_ += block->size_bytes - requested_bytes;
   ++requested_blocks_;
 }
@@ -106,6 +114,7 @@ void MemoryAccount::workspace_given(uint64_t address) {
   LiveBlock* block = live_blocks_.find(address);
   if (block == nullptr || block->is_workspace || block->is_scratch) return;
   block->is_scratch = true;
+  census_.given_as_workspace(address);
   scratch_ += block->size_bytes;
   peak_workspace_ = std::max(peak_workspace_, workspace_segments_ + scratch_);
 }
@@ -255,8 +264,64 @@ Stranded MemoryAccount::stranded() const {
   return find_stranded(std::move(extents), std::move(blocks));
 }
 
+DeviceMoment MemoryAccount::moment_now() {
+  DeviceMoment moment;
+  moment.is_known = true;
+  moment.capacity_bytes = capacity_;
+  moment.allocated_bytes = has_blocks() ? allocated_ : 0;
+  moment.direct_bytes = has_blocks() ? (blockless_ > 0 ? direct_bytes() : 0) : reserved_bytes();
+  const uint64_t held = moment.allocated_bytes + moment.direct_bytes;
+  moment.cached_bytes = reserved_bytes() > held ? reserved_bytes() - held : 0;
+  moment.workspace_bytes = workspace_segments_;
+  moment.unmapped_bytes = unmapped_;
+  moment.idle_bytes = idle_;
+  moment.context_bytes = context_;
+  moment.hccl_bytes = hccl_;
+  moment.free_bytes = capacity_ > moment.used_bytes() ? capacity_ - moment.used_bytes() : 0;
+  return moment;
+}
+
+std::vector<std::string> MemoryAccount::imbalances() const {
+  std::vector<std::string> sentences;
+  const auto differ = [&](std::string_view moment, std::string_view what, uint64_t one, std::string_view other,
+                          uint64_t two) {
+    if (one != two)
+      sentences.push_back(fmt::format("The account of npu:{} does not balance {}: {} are {} bytes, {} {}.", device_,
+                                      moment, what, one, other, two));
+  };
+  for (const auto& [name, moment] :
+       {std::pair("at the peak", &at_peak_), {"at the refusal", &at_out_of_memory_}, {"at the end", &at_end_}}) {
+    if (!moment->is_known) continue;
+    differ(name, "the kinds of blocks", moment->blocks.allocated_bytes(), "allocated ones", moment->allocated_bytes);
+    uint64_t held = 0;
+    for (const KindHolder& holder : moment->blocks.holders) held += holder.bytes;
+    differ(name, "the holders", held, "allocated ones", moment->allocated_bytes);
+    if (moment->capacity_bytes != 0)
+      differ(name, "the parts", moment->used_bytes() + moment->other_bytes + moment->free_bytes, "the device's",
+             moment->capacity_bytes);
+  }
+  uint64_t by_line = 0, by_line_now = 0;
+  for (const LineTally& tally : block_lines_.lines()) {
+    if (tally.is_workspace) continue;
+    by_line += tally.bytes_at_peak;
+    by_line_now += tally.live_bytes;
+  }
+  if (at_peak_.is_known && has_blocks())
+    differ("at the peak", "lines", by_line, "kinds", at_peak_.blocks.allocated_bytes());
+  differ("at the end", "lines", by_line_now, "kinds", at_end_.blocks.allocated_bytes());
+  return sentences;
+}
+
 void MemoryAccount::out_of_memory(OutOfMemory event) {
   settle();
+  census_.out_of_memory();
+  at_out_of_memory_ = moment_now();
+  // What the driver says is free, and what this process holds, leaves what others hold.
+  const uint64_t known = at_out_of_memory_.used_bytes() + event.free_bytes;
+  if (capacity_ >= known) {
+    at_out_of_memory_.other_bytes = capacity_ - known;
+    at_out_of_memory_.free_bytes = event.free_bytes;
+  }
   event.allocated_bytes = allocated_bytes();
   event.reserved_bytes = reserved_bytes();
   event.workspace_bytes = workspace_segments_;
@@ -279,11 +344,13 @@ void MemoryAccount::overhead_charged(std::string_view what, uint64_t size_bytes)
   for (char& letter : name)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   overheads_[name] += size_bytes;
+  (name.starts_with("hccl") ? hccl_ : name == "idle" ? idle_ : context_) += size_bytes;
 }
 
 void MemoryAccount::step_ended() {
   settle();
   step_peak_ = allocated_;
+  census_.step_ended();
   // The first step makes the optimizer's state, the second the first gradients beside it.
   if (++steps_ended_ == 2) {
     block_lines_.mark();
@@ -295,6 +362,11 @@ void MemoryAccount::finish() {
   settle();
   block_lines_.finish();
   driver_lines_.finish();
+  census_.finish();
+  at_peak_.blocks = census_.at_peak();
+  at_out_of_memory_.blocks = census_.at_out_of_memory();
+  at_end_ = moment_now();
+  at_end_.blocks = census_.at_end();
 }
 
 }  // namespace drydock::ledger

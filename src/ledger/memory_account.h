@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ledger/block_census.h"
 #include "ledger/flat_table.h"
 #include "ledger/holder_tally.h"
 #include "ledger/stranded.h"
@@ -53,6 +54,29 @@ struct OutOfMemory {
   Stranded stranded;
 };
 
+/// All memory of the device at one moment. What is in use is the sum of the parts:
+///   allocated_bytes (the sum of its kinds) + cached_bytes + direct_bytes + workspace_bytes + unmapped_bytes
+///   + idle_bytes + context_bytes + hccl_bytes; the rest of capacity_bytes is other processes' or free.
+struct DeviceMoment {
+  bool is_known = false;
+  uint64_t capacity_bytes = 0;  ///< 0 = unknown
+  uint64_t allocated_bytes = 0;
+  uint64_t cached_bytes = 0;     ///< held by the caching allocator, in no block
+  uint64_t direct_bytes = 0;     ///< driver memory outside the caching allocator
+  uint64_t workspace_bytes = 0;  ///< driver memory of the workspace allocator
+  uint64_t unmapped_bytes = 0;   ///< physical memory that is mapped nowhere
+  uint64_t idle_bytes = 0;       ///< in use on every device, always
+  uint64_t context_bytes = 0;
+  uint64_t hccl_bytes = 0;
+  uint64_t other_bytes = 0;  ///< of other processes; known only where the driver told what was free
+  uint64_t free_bytes = 0;
+  Composition blocks;
+  uint64_t used_bytes() const {
+    return allocated_bytes + cached_bytes + direct_bytes + workspace_bytes + unmapped_bytes + idle_bytes +
+           context_bytes + hccl_bytes;
+  }
+};
+
 /// Not thread-safe. Feed it the records of one device in the order of the trace, then call `finish`.
 class MemoryAccount {
  public:
@@ -61,7 +85,14 @@ class MemoryAccount {
 
   explicit MemoryAccount(int32_t device) : device_(device) {}
 
-  void block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line);
+  void block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line,
+                       uint32_t module = 0, bool gradients_are_recorded = true);
+  void block_labelled(uint64_t address, trace::Label label, uint64_t storage_bytes, trace::StringId name) {
+    census_.labelled(address, label, storage_bytes, name);
+  }
+  void block_filled_from_host(uint64_t address) { census_.filled_from_host(address); }
+  void phase_began(trace::Phase phase) { census_.phase_began(phase); }
+  void capacity_known(uint64_t bytes) { capacity_ = bytes; }
   void block_freed(uint64_t address);
   void block_requested(uint64_t address, uint64_t requested_bytes);
   /// An operator is given the block as its workspace. It stays counted as allocated, as torch_npu counts it.
@@ -103,6 +134,13 @@ class MemoryAccount {
   /// Blocks by line where there are blocks, else driver memory by line.
   const HolderTally& holder_lines() const { return has_blocks() ? block_lines_ : driver_lines_; }
 
+  // After `finish`: all memory of the device when allocated bytes were highest, at the last refusal, and at the end.
+  const DeviceMoment& at_peak() const { return at_peak_; }
+  const DeviceMoment& at_out_of_memory() const { return at_out_of_memory_; }
+  const DeviceMoment& at_end() const { return at_end_; }
+  /// Sentences about sums that should be equal and are not.
+  std::vector<std::string> imbalances() const;
+
   const std::vector<Segment>& segment_rows() const { return segment_rows_; }
   const std::vector<OutOfMemory>& out_of_memories() const { return out_of_memories_; }
   const std::map<std::string, uint64_t>& overheads() const { return overheads_; }
@@ -139,6 +177,7 @@ class MemoryAccount {
   void settle();
   uint64_t direct_bytes();
   Stranded stranded() const;
+  DeviceMoment moment_now();
 
   int32_t device_;
   uint64_t allocated_ = 0;
@@ -161,6 +200,14 @@ class MemoryAccount {
   uint32_t steps_ended_ = 0;
   bool uses_virtual_memory_ = false;
   bool unsettled_ = false;
+  uint64_t capacity_ = 0;
+  uint64_t idle_ = 0;
+  uint64_t context_ = 0;
+  uint64_t hccl_ = 0;
+  BlockCensus census_;
+  DeviceMoment at_peak_;
+  DeviceMoment at_out_of_memory_;
+  DeviceMoment at_end_;
 
   FlatTable<LiveBlock> live_blocks_;
   FlatTable<uint8_t> block_sizes_;

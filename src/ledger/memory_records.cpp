@@ -23,7 +23,8 @@ bool is_memory_record(Kind kind) {
 bool take_memory_record(const trace::Reader& reader, const trace::Record& record, MemoryAccount& account) {
   switch (record.kind) {
     case Kind::kBlockAllocated:
-      account.block_allocated(key_of(record.address), record.size_bytes, record.is_workspace, record.line);
+      account.block_allocated(key_of(record.address), record.size_bytes, record.is_workspace, record.line,
+                              record.module, record.gradients_are_recorded);
       if (record.has_request) account.block_requested(key_of(record.address), record.requested_bytes);
       return true;
     case Kind::kWorkspaceGiven: account.workspace_given(key_of(record.address)); return true;

@@ -7,7 +7,9 @@ namespace drydock::ledger {
 
 MemoryAccount& ProcessAccount::memory(int32_t device) {
   if (last_memory_ != nullptr && last_memory_->device() == device) return *last_memory_;
-  last_memory_ = &memories_.try_emplace(device, device).first->second;
+  const auto [place, is_new] = memories_.try_emplace(device, device);
+  last_memory_ = &place->second;
+  if (is_new) last_memory_->phase_began(phase_);
   return *last_memory_;
 }
 
@@ -36,6 +38,18 @@ void ProcessAccount::assumed(trace::Assumption kind, uint64_t size_bytes, trace:
   Tally& tally = assumptions_[{kind, line}];
   ++tally.count;
   tally.bytes += size_bytes;
+}
+
+void ProcessAccount::phase_began(trace::Phase phase) {
+  phase_ = phase;
+  for (auto& [device, memory] : memories_) memory.phase_began(phase);
+}
+
+void ProcessAccount::module_named(uint32_t module, std::string_view name) { modules_[module] = name; }
+
+std::string_view ProcessAccount::module_name(uint32_t module) const {
+  const auto found = modules_.find(module);
+  return found == modules_.end() ? std::string_view() : std::string_view(found->second);
 }
 
 void ProcessAccount::entry_called(uint32_t entry) { ++entries_[entry]; }

@@ -132,12 +132,15 @@ class ProcessAccount {
   std::vector<std::string> problems;  ///< sentences
 
   // Definitions.
-  std::vector<SourceLine> lines;  ///< by LineId; [0] is the unknown line
-  std::vector<CallText> calls;    ///< by CallId
+  std::vector<SourceLine> lines;                 ///< by LineId; [0] is the unknown line
+  std::vector<CallText> calls;                   ///< by CallId
+  std::map<trace::StringId, std::string> names;  ///< of what labels named
 
   void operator_launched(int32_t device, trace::CallId call, trace::LineId line, trace::Outcome outcome);
   void copied(trace::CopyKind kind, int32_t device, uint64_t size_bytes, bool async, trace::LineId line);
   void assumed(trace::Assumption kind, uint64_t size_bytes, trace::LineId line);
+  void phase_began(trace::Phase phase);
+  void module_named(uint32_t module, std::string_view name);
   void entry_called(uint32_t entry);
   void failed(uint64_t record, uint32_t entry, int32_t code, std::string_view message, trace::LineId line);
   void out_of_memory(int32_t device, OutOfMemory event);
@@ -156,6 +159,9 @@ class ProcessAccount {
   /// The step that had not ended when the trace did: what is known of it.
   const StepEnd& unfinished_step() const { return step_; }
 
+  /// Path of a module; empty for 0 and where it was never told.
+  std::string_view module_name(uint32_t module) const;
+
   uint32_t steps_ended() const { return static_cast<uint32_t>(steps_.size()); }
   const std::vector<StepEnd>& steps() const { return steps_; }
   const std::vector<Launches>& launches() const { return launches_; }
@@ -169,6 +175,8 @@ class ProcessAccount {
  private:
   std::map<int32_t, MemoryAccount> memories_;
   MemoryAccount* last_memory_ = nullptr;
+  trace::Phase phase_ = trace::Phase::kOther;
+  std::map<uint32_t, std::string> modules_;
   FlatTable<uint32_t> launch_index_;  // of this step's launches, by call and line and device
   struct LineState {
     uint64_t live_bytes = 0;

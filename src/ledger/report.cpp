@@ -118,6 +118,38 @@ void load_verdict(Database& database, Verdict& verdict) {
   }
 }
 
+void load_account(Database& database, Report& report) {
+  constexpr const char* kDevice =
+      "(SELECT process, device FROM memory ORDER BY peak_allocated_bytes DESC, process, device LIMIT 1) m "
+      "ON m.process = a.process AND m.device = a.device";
+  for (const char* name : {"peak", "out of memory", "end"}) {
+    AccountMoment moment{.name = name, .capacity_bytes = 0, .parts = {}, .holders = {}};
+    Statement parts = database.prepare(
+        fmt::format("SELECT part, is_blocks, bytes, requested_bytes, blocks FROM account a JOIN {} WHERE moment = ? "
+                    "ORDER BY a.rowid",
+                    kDevice));
+    parts.bind(std::string_view(name));
+    while (parts.step()) {
+      if (parts.text(0) == "capacity")
+        moment.capacity_bytes = parts.unsigned_integer(2);
+      else
+        moment.parts.push_back({parts.text(0), parts.integer(1) != 0, parts.unsigned_integer(2),
+                                parts.unsigned_integer(3), parts.unsigned_integer(4)});
+    }
+    if (moment.parts.empty()) continue;
+    Statement holders = database.prepare(
+        fmt::format("SELECT kind, l.text, module, phase, sum(bytes), sum(blocks) FROM account_holders a "
+                    "JOIN {} JOIN lines l ON l.id = a.line WHERE moment = ? "
+                    "GROUP BY kind, l.text, module, phase ORDER BY sum(bytes) DESC, l.text, module LIMIT {}",
+                    kDevice, kMostHolders));
+    holders.bind(std::string_view(name));
+    while (holders.step())
+      moment.holders.push_back({holders.text(0), holders.text(1), holders.text(2), holders.text(3),
+                                holders.unsigned_integer(4), holders.unsigned_integer(5)});
+    report.account.push_back(std::move(moment));
+  }
+}
+
 void load_memory(Database& database, Report& report) {
   Statement sums = database.prepare(
       "SELECT max(peak_allocated_bytes), max(peak_reserved_bytes), max(peak_workspace_bytes), max(peak_host_bytes), "
@@ -142,6 +174,7 @@ void load_memory(Database& database, Report& report) {
   while (holders.step())
     report.peak_holders.push_back(
         {holders.text(0), holders.unsigned_integer(1), holders.unsigned_integer(2), holders.integer(3) != 0});
+  load_account(database, report);
   report.survived_out_of_memories = static_cast<uint64_t>(database.integer("SELECT count(*) FROM out_of_memories"));
 }
 

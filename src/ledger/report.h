@@ -42,6 +42,32 @@ struct ErrorRow {
   uint64_t count = 0;
 };
 
+/// One part of a device's memory at a moment: a kind of blocks, or what is in no block.
+struct AccountPart {
+  std::string name;
+  bool is_blocks = false;
+  uint64_t bytes = 0;
+  uint64_t requested_bytes = 0;
+  uint64_t blocks = 0;
+};
+
+/// Blocks of one kind, of one module, from one line.
+struct AccountHolder {
+  std::string kind;
+  std::string line;
+  std::string module;
+  std::string phase;
+  uint64_t bytes = 0;
+  uint64_t blocks = 0;
+};
+
+struct AccountMoment {
+  std::string name;  ///< "peak", "out of memory" or "end"
+  uint64_t capacity_bytes = 0;
+  std::vector<AccountPart> parts;  ///< their bytes add up to capacity_bytes where that is known
+  std::vector<AccountHolder> holders;
+};
+
 struct Report {
   std::filesystem::path ledger;  ///< empty if none could be kept: a sentence in `problems` says why
   RunInfo run;
@@ -59,6 +85,8 @@ struct Report {
   uint64_t blocks = 0;
   uint64_t segments = 0;
   std::vector<HolderLine> peak_holders;  ///< of the device with the highest peak, largest first
+
+  std::vector<AccountMoment> account;  ///< of that device
 
   uint64_t operator_calls = 0;  ///< the sum of the four outcomes below
   uint64_t distinct_operators = 0;

@@ -85,6 +85,32 @@ Json verdict_json(const Report& report) {
   return json;
 }
 
+Json moment_json(const AccountMoment& moment) {
+  Json json;
+  json["moment"] = moment.name;
+  json["capacity_bytes"] = moment.capacity_bytes != 0 ? Json(moment.capacity_bytes) : Json(nullptr);
+  json["blocks"] = Json::array();
+  json["rest"] = Json::object();
+  for (const AccountPart& part : moment.parts) {
+    if (part.is_blocks)
+      json["blocks"].push_back({{"kind", part.name},
+                                {"bytes", part.bytes},
+                                {"requested_bytes", part.requested_bytes},
+                                {"blocks", part.blocks}});
+    else
+      json["rest"][part.name] = part.bytes;
+  }
+  json["holders"] = Json::array();
+  for (const AccountHolder& row : moment.holders)
+    json["holders"].push_back({{"kind", row.kind},
+                               {"line", row.line},
+                               {"module", or_null(row.module)},
+                               {"phase", row.phase},
+                               {"bytes", row.bytes},
+                               {"blocks", row.blocks}});
+  return json;
+}
+
 Json operators_json(const Report& report) {
   Json json;
   json["calls"] = report.operator_calls;
@@ -121,6 +147,8 @@ std::string report_json(const Report& report) {
                     {"segments", report.segments},
                     {"out_of_memory_answers", report.survived_out_of_memories},
                     {"peak_holders", holders_json(report.peak_holders)}};
+  json["account"] = Json::array();
+  for (const AccountMoment& moment : report.account) json["account"].push_back(moment_json(moment));
   json["operators"] = operators_json(report);
   json["assumptions"] = Json::array();
   for (const AssumptionRow& row : report.assumptions)

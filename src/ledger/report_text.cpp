@@ -175,6 +175,29 @@ std::string percent(uint64_t part, uint64_t whole) {
   return share < 1 ? "<1%" : fmt::format("{:.0f}%", share);
 }
 
+// The moment that matters: where memory ran out, else where most was allocated.
+void add_account(const Report& report, Page& page) {
+  const std::string_view wanted = report.verdict.kind == VerdictKind::kOutOfMemory ? "out of memory" : "peak";
+  for (const AccountMoment& moment : report.account) {
+    if (moment.name != wanted) continue;
+    std::string blocks, rest;
+    uint64_t allocated = 0, unexplained = 0;
+    for (const AccountPart& part : moment.parts) {
+      if (part.is_blocks) allocated += part.bytes;
+      if (part.name == "unexplained") unexplained = part.bytes;
+      if (part.bytes == 0 || part.name == "unexplained") continue;
+      std::string& list = part.is_blocks ? blocks : rest;
+      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, human_size(part.bytes));
+    }
+    if (allocated > 0 && unexplained < allocated)
+      page.add("account", fmt::format("{}{}unexplained {} ({})", blocks, blocks.empty() ? "" : ", ",
+                                      human_size(unexplained), percent(unexplained, allocated)));
+    // The line "asked" has the rest already.
+    if (report.verdict.kind != VerdictKind::kOutOfMemory && allocated > 0 && unexplained < allocated)
+      page.add("", rest);
+  }
+}
+
 // Sentences of doors begin with the name, which the page has already.
 std::string_view without_name(const RefusalRow& row) {
   const std::string_view reason = row.reason;
@@ -255,6 +278,7 @@ std::string report_text(const Report& report) {
              fmt::format("allocated {}, reserved {}, workspace {}; {} in {}", human_size(report.peak_allocated_bytes),
                          human_size(report.peak_reserved_bytes), human_size(report.peak_workspace_bytes),
                          counted(report.blocks, "block", "blocks"), counted(report.segments, "segment", "segments")));
+    add_account(report, page);
     if (verdict.kind != VerdictKind::kOutOfMemory) {
       add_holders(report.peak_holders, "held by", page);
       if (report.survived_out_of_memories > 0)

@@ -7,7 +7,7 @@ namespace drydock::ledger {
 /// PRAGMA application_id of a ledger: "DDRD".
 inline constexpr int64_t kApplicationId = 0x44445244;
 /// PRAGMA user_version: one more with every change of the tables.
-inline constexpr int64_t kSchemaVersion = 2;
+inline constexpr int64_t kSchemaVersion = 4;
 
 /// Makes all tables. Columns named `line` refer to lines.id, `process` to processes.id, `call` to calls.id. Sizes are
 /// in bytes. Integers over 2^63 - 1 (handles) are stored as SQLite's signed integers. See docs/ledger.md.
@@ -35,6 +35,11 @@ CREATE TABLE memory(process INTEGER, device INTEGER, peak_allocated_bytes INTEGE
 CREATE TABLE holders(process INTEGER, device INTEGER, what TEXT, line INTEGER, workspace INTEGER,
   allocations INTEGER, allocated_bytes INTEGER, peak_bytes INTEGER, bytes_at_peak INTEGER, blocks_at_peak INTEGER,
   bytes_at_end INTEGER, blocks_at_end INTEGER);
+CREATE TABLE account(process INTEGER, device INTEGER, moment TEXT, part TEXT, is_blocks INTEGER, bytes INTEGER,
+  requested_bytes INTEGER, blocks INTEGER);
+CREATE TABLE account_holders(process INTEGER, device INTEGER, moment TEXT, kind TEXT, phase TEXT, line INTEGER,
+  module TEXT, name TEXT, first_step INTEGER, last_step INTEGER, bytes INTEGER, requested_bytes INTEGER,
+  blocks INTEGER);
 CREATE TABLE segments(process INTEGER, device INTEGER, kind TEXT, address INTEGER, handle INTEGER, bytes INTEGER,
   line INTEGER, allocated_record INTEGER, freed_record INTEGER);
 CREATE TABLE overheads(process INTEGER, device INTEGER, what TEXT, bytes INTEGER);

@@ -114,7 +114,12 @@ class Writer {
     for (const std::string& sentence : process.problems) problem.run(index, std::string_view(sentence));
 
     write_launches(index, process);
-    for (const auto& [device, memory] : process.memories()) write_memory(index, memory);
+    for (const auto& [device, memory] : process.memories()) {
+      write_memory(index, memory);
+      write_moment(index, process, memory.device(), "peak", memory.at_peak());
+      write_moment(index, process, memory.device(), "out of memory", memory.at_out_of_memory());
+      write_moment(index, process, memory.device(), "end", memory.at_end());
+    }
     write_events(index, process);
   }
 
@@ -155,6 +160,28 @@ class Writer {
       event.run(index, memory.device(), row.record, row.steps_ended + 1, line(row.line), trace::name_of(row.kind),
                 row.requested_bytes, row.allocated_bytes, row.reserved_bytes, row.workspace_bytes, row.free_bytes,
                 row.capacity_bytes);
+  }
+
+  void write_moment(size_t index, const ProcessAccount& process, int32_t device, std::string_view name,
+                    const DeviceMoment& moment) {
+    if (!moment.is_known) return;
+    Statement part = database_.prepare("INSERT INTO account VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+    for (size_t kind = 0; kind < kBlockKinds; ++kind)
+      part.run(index, device, name, ledger::name_of(static_cast<BlockKind>(kind)), true, moment.blocks.bytes[kind],
+               moment.blocks.requested_bytes[kind], moment.blocks.blocks[kind]);
+    const std::pair<std::string_view, uint64_t> rest[] = {
+        {"cached", moment.cached_bytes},     {"direct", moment.direct_bytes},   {"workspaces", moment.workspace_bytes},
+        {"unmapped", moment.unmapped_bytes}, {"context", moment.context_bytes}, {"hccl", moment.hccl_bytes},
+        {"idle", moment.idle_bytes},         {"other", moment.other_bytes},     {"free", moment.free_bytes},
+        {"capacity", moment.capacity_bytes}};
+    for (const auto& [what, bytes] : rest) part.run(index, device, name, what, false, bytes, bytes, uint64_t{0});
+    Statement put = database_.prepare("INSERT INTO account_holders VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    for (const KindHolder& row : moment.blocks.holders) {
+      const auto label = process.names.find(row.name);
+      put.run(index, device, name, ledger::name_of(row.kind), ledger::name_of(row.phase), line(row.line),
+              process.module_name(row.module), label == process.names.end() ? std::string_view() : label->second,
+              row.first_step, row.last_step, row.bytes, row.requested_bytes, row.blocks);
+    }
   }
 
   void write_events(size_t index, const ProcessAccount& process) {

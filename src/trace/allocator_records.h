@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "trace/block_birth.h"
 #include "trace/recorder.h"
 
 // What the client's caching allocator tells beyond the mstx hooks (device/client_allocator.h), and what its user asks
@@ -17,9 +18,9 @@ struct BlockOrigin {
   uint32_t stream = 0;
   uint8_t pool = 0;
 };
-/// block_allocated for a block whose origin may be known.
+/// block_allocated for a block of which more may be known.
 DRYDOCK_API void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool is_workspace, LineId line,
-                                 const BlockOrigin& origin) noexcept;
+                                 const BlockOrigin& origin, const Birth& birth = {}) noexcept;
 /// block_freed for a block that other streams still use: it can't be handed out again until block_completed.
 DRYDOCK_API void block_freed_pending(int32_t device, uint64_t address) noexcept;
 DRYDOCK_API void block_completed(int32_t device, uint64_t address) noexcept;

@@ -4,6 +4,7 @@
 
 #include "base/export.h"
 #include "trace/allocator_records.h"
+#include "trace/block_birth.h"
 #include "trace/recorder.h"
 
 // What Drydock's Python package calls through ctypes. Texts are UTF-8 and end with a zero byte; null means empty.
@@ -39,6 +40,29 @@ DRYDOCK_API void drydock_trace_cache_emptied() noexcept { drydock::trace::cache_
 
 DRYDOCK_API void drydock_trace_fraction_set(int32_t device, uint64_t allowed_bytes) noexcept {
   drydock::trace::fraction_set(device, allowed_bytes);
+}
+
+/// `phase` is a trace::Phase.
+DRYDOCK_API void drydock_trace_phase(uint32_t phase) noexcept {
+  if (phase <= static_cast<uint32_t>(drydock::trace::Phase::kOptimizer))
+    drydock::trace::phase_began(static_cast<drydock::trace::Phase>(phase));
+}
+
+DRYDOCK_API void drydock_trace_name_module(uint64_t object, const char* name) noexcept {
+  drydock::trace::module_named(object, text_of(name));
+}
+
+DRYDOCK_API uint32_t drydock_trace_modules_without_name() noexcept { return drydock::trace::modules_without_name(); }
+
+/// Id of a text, for drydock_trace_label.
+DRYDOCK_API uint32_t drydock_trace_string(const char* text) noexcept {
+  return drydock::trace::intern_string(text_of(text));
+}
+
+/// `label` is a trace::Label, `name` an id from drydock_trace_string.
+DRYDOCK_API void drydock_trace_label(uint32_t label, uint64_t address, uint64_t storage_bytes, uint32_t name) noexcept {
+  if (label <= static_cast<uint32_t>(drydock::trace::Label::kBuffer))
+    drydock::trace::block_labelled(static_cast<drydock::trace::Label>(label), address, storage_bytes, name);
 }
 
 DRYDOCK_API void drydock_trace_close() noexcept { drydock::trace::close(); }

@@ -101,7 +101,15 @@ enum class Kind : uint8_t {
   kFractionSet = 41,           ///< operand device; u64 bytes that the process may use, all ones: all
   kCapacity = 44,              ///< operand device; u64 bytes that the driver says the device has
   kGarbageCollected = 45,      ///< operand generation; u32 line, u32 blocks freed meanwhile
+  kBlockBirth = 46,   ///< u32 module | gradients are recorded << 31, u32 0: of the blocks that follow (at first: 0)
+  kPhase = 47,        ///< operand phase that begins
+  kModuleNamed = 48,  ///< u32 module, u32 string
+  kLabel = 49,        ///< operand device, flags label | tag << 4; u64 address; u64 bytes of the storage; u32 string,
+                      ///< u32 0
 };
+
+/// Beside the module in a kBlockBirth.
+inline constexpr uint32_t kRecordsGradients = uint32_t{1} << 31;
 
 /// How a 64-bit value is to be read. Records hold no addresses of the process, so that two runs compare.
 enum class ValueTag : uint8_t {
@@ -127,6 +135,7 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kThread: return operand == 0xffff ? 2 : 1;
     case Kind::kBlockRequestedLast:
     case Kind::kCacheEmptied:
+    case Kind::kPhase:
     case Kind::kStep: return 1;
     case Kind::kGap:
     case Kind::kDefineString:
@@ -141,7 +150,9 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kBlockRequested:
     case Kind::kEntry:
     case Kind::kCapacity:
+    case Kind::kBlockBirth:
     case Kind::kGarbageCollected:
+    case Kind::kModuleNamed:
     case Kind::kHostFallback: return 2;
     case Kind::kDefineLine:
     case Kind::kOperatorWide:
@@ -154,6 +165,7 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kBlockAllocatedWide:
     case Kind::kCopy:
     case Kind::kAllocatorOutOfMemory:
+    case Kind::kLabel:
     case Kind::kEntryWide: return 4;
     case Kind::kDriverAllocated:
     case Kind::kDriverFreed:

@@ -20,6 +20,7 @@ struct PythonLayout {
   uint16_t frame_code;         ///< f_code, f_executable
   uint16_t frame_instruction;  ///< prev_instr, instr_ptr: a pointer; f_lasti (3.10): an int
   uint16_t frame_owner;        ///< 0 where frames have no owner
+  uint16_t frame_locals;       ///< first of the local variables: the first argument
   uint8_t owner_c_stack;       ///< FRAME_OWNED_BY_CSTACK: frames that are no Python code; 255 where there are none
 
   uint16_t code_filename;
@@ -42,6 +43,7 @@ inline constexpr PythonLayout kPythonLayouts[] = {
      .frame_code = 32,
      .frame_instruction = 96,
      .frame_owner = 0,
+     .frame_locals = 352,
      .owner_c_stack = 255,
      .code_filename = 104,
      .code_qualname = 112,
@@ -59,6 +61,7 @@ inline constexpr PythonLayout kPythonLayouts[] = {
      .frame_code = 32,
      .frame_instruction = 56,
      .frame_owner = 69,
+     .frame_locals = 72,
      .owner_c_stack = 255,
      .code_filename = 112,
      .code_qualname = 128,
@@ -76,6 +79,7 @@ inline constexpr PythonLayout kPythonLayouts[] = {
      .frame_code = 0,
      .frame_instruction = 56,
      .frame_owner = 70,
+     .frame_locals = 72,
      .owner_c_stack = 3,
      .code_filename = 112,
      .code_qualname = 128,
@@ -93,6 +97,7 @@ inline constexpr PythonLayout kPythonLayouts[] = {
      .frame_code = 0,
      .frame_instruction = 56,
      .frame_owner = 70,
+     .frame_locals = 72,
      .owner_c_stack = 3,
      .code_filename = 112,
      .code_qualname = 128,

@@ -17,8 +17,11 @@ CodeOrigin origin_of(std::string_view file, std::string_view function, int minor
                ? CodeOrigin::kUser
                : CodeOrigin::kLibrary;
   }
-  if (has("/site-packages/drydock/") || has("/dist-packages/drydock/") || has("/python/drydock/"))
+  if (has("/site-packages/drydock/") || has("/dist-packages/drydock/") || has("/python/drydock/") ||
+      file.ends_with("/drydock/_holders.py"))
     return CodeOrigin::kDrydock;
+  if (file.ends_with("/torch/nn/modules/module.py") && function.ends_with("_wrapped_call_impl"))
+    return CodeOrigin::kModuleCall;
   if (has("/site-packages/") || has("/dist-packages/")) return CodeOrigin::kLibrary;
   // The standard library: <prefix>/lib/python3.11/ or lib64, or lib/python311.zip.
   std::array<char, 24> folder{};

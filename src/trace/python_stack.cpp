@@ -159,6 +159,22 @@ StackLine line_of_own_stack(uintptr_t thread_state, ThreadCaches& caches) noexce
   return found;
 }
 
+// The first argument of the innermost entry into a module's forward: the module. It is only compared, never read.
+uint64_t module_of_own_stack(uintptr_t thread_state, ThreadCaches& caches) noexcept {
+  OwnMemory memory;
+  Frame frame{top_frame(memory, thread_state), 0};
+  if (!settle_on_code(memory, frame)) return 0;
+  for (int depth = 0; depth < kMostFrames; ++depth) {
+    CodeOrigin origin{};
+    if (!origin_of_frame(memory, frame, caches, origin)) return 0;
+    uint64_t module = 0;
+    if (origin == CodeOrigin::kModuleCall)
+      return memory.load(frame.address + interpreter.layout.frame_locals, module) ? module : 0;
+    if (!step_out(memory, frame)) return 0;
+  }
+  return 0;
+}
+
 // Who started the calling thread, which has frames: its outermost function tells.
 ThreadStart start_of_thread(uintptr_t thread_state) noexcept {
   OwnMemory memory;
@@ -348,6 +364,14 @@ void forget_python_threads() noexcept {
   loan = {};
   become_main_thread();
   if (stage.load(std::memory_order_relaxed) == Stage::kOff) stage.store(Stage::kUntried, std::memory_order_relaxed);
+}
+
+uint64_t current_module() noexcept {
+  if (stage.load(std::memory_order_acquire) != Stage::kReading) return 0;
+  const auto thread_state = reinterpret_cast<uintptr_t>(interpreter.this_thread_state());
+  if (thread_state == 0 || (interpreter.is_finalizing != nullptr && interpreter.is_finalizing() != 0)) return 0;
+  ThreadCaches* caches = caches_of_this_thread();
+  return caches == nullptr ? 0 : module_of_own_stack(thread_state, *caches);
 }
 
 LineId current_line() noexcept {

@@ -14,9 +14,10 @@ namespace drydock::trace {
 
 /// Where source code comes from, by its file name.
 enum class CodeOrigin : uint8_t {
-  kUser,     ///< a program, "<stdin>", "<string>", notebook cells
-  kLibrary,  ///< site-packages, the standard library, generated code
-  kDrydock,  ///< Drydock's own Python package
+  kUser,        ///< a program, "<stdin>", "<string>", notebook cells
+  kLibrary,     ///< site-packages, the standard library, generated code
+  kDrydock,     ///< Drydock's own Python package
+  kModuleCall,  ///< a library's: torch's way into a module's forward
 };
 
 /// `function` is the qualified name, `minor` of the running Python 3.
@@ -28,6 +29,9 @@ DRYDOCK_API void drop_process_number(std::string& file);
 
 /// The state that the header of the trace shows. kUntried until a thread with Python frames asked for its line.
 DRYDOCK_API PythonState python_state() noexcept;
+
+/// Address of the torch.nn.Module whose forward the calling thread is in, the innermost; 0 if there is none.
+DRYDOCK_API uint64_t current_module() noexcept;
 
 /// For the child after fork: the other threads are gone.
 void forget_python_threads() noexcept;

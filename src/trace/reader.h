@@ -11,6 +11,7 @@
 
 #include "base/export.h"
 #include "base/status.h"
+#include "trace/block_birth.h"
 #include "trace/format.h"
 #include "trace/recorder.h"
 
@@ -40,28 +41,33 @@ struct Record {
   TracedValue address;      ///< block, driver memory, copy; subject of kEntry
   TracedValue detail;       ///< handle of driver memory; detail of kEntry
 
-  CallId call = 0;                    ///< kOperator
-  Outcome outcome = Outcome::kGhost;  ///< kOperator
-  bool is_workspace = false;          ///< kBlockAllocated
-  bool has_request = false;           ///< kBlockAllocated: requested_bytes is known
-  uint64_t requested_bytes = 0;       ///< kBlockAllocated
-  uint8_t pool = 0;                   ///< kBlockAllocated, kAllocatorOutOfMemory
-  bool is_pending = false;            ///< kBlockFreed
-  DriverMemory memory{};              ///< kDriverAllocated, kDriverFreed, kDriverOutOfMemory
-  uint64_t free_bytes = 0;            ///< kDriverOutOfMemory
-  uint64_t capacity_bytes = 0;        ///< kDriverOutOfMemory, kCapacity
-  CopyKind copy{};                    ///< kCopy
-  bool is_async = false;              ///< kCopy
-  Assumption assumption{};            ///< kAssumed
-  uint32_t entry = 0;                 ///< kEntry, kFailed
-  int32_t code = 0;                   ///< kFailed
-  StringId text = 0;                  ///< kOverhead, kFailed, kHostFallback, text of kPythonException
-  StringId type = 0;                  ///< kPythonException
-  StringId file = 0;                  ///< kPythonException
-  uint32_t file_line = 0;             ///< kPythonException
-  uint32_t generation = 0;            ///< kGarbageCollected
-  uint32_t count = 0;                 ///< kGarbageCollected: blocks freed
-  uint32_t defined_id = 0;            ///< kDefine*
+  CallId call = 0;                      ///< kOperator
+  Outcome outcome = Outcome::kGhost;    ///< kOperator
+  bool is_workspace = false;            ///< kBlockAllocated
+  bool has_request = false;             ///< kBlockAllocated: requested_bytes is known
+  uint64_t requested_bytes = 0;         ///< kBlockAllocated
+  uint8_t pool = 0;                     ///< kBlockAllocated, kAllocatorOutOfMemory
+  bool is_pending = false;              ///< kBlockFreed
+  DriverMemory memory{};                ///< kDriverAllocated, kDriverFreed, kDriverOutOfMemory
+  uint64_t free_bytes = 0;              ///< kDriverOutOfMemory
+  uint64_t capacity_bytes = 0;          ///< kDriverOutOfMemory, kCapacity
+  uint32_t module = 0;                  ///< kBlockAllocated, kModuleNamed; 0 = none
+  bool gradients_are_recorded = false;  ///< kBlockAllocated
+  Phase phase{};                        ///< kPhase
+  Label label{};                        ///< kLabel
+  CopyKind copy{};                      ///< kCopy
+  bool is_async = false;                ///< kCopy
+  Assumption assumption{};              ///< kAssumed
+  uint32_t entry = 0;                   ///< kEntry, kFailed
+  int32_t code = 0;                     ///< kFailed
+  StringId text = 0;                    ///< kOverhead, kFailed, kHostFallback, text of kPythonException, name of
+                                        ///< kModuleNamed and kLabel
+  StringId type = 0;                    ///< kPythonException
+  StringId file = 0;                    ///< kPythonException
+  uint32_t file_line = 0;               ///< kPythonException
+  uint32_t generation = 0;              ///< kGarbageCollected
+  uint32_t count = 0;                   ///< kGarbageCollected: blocks freed
+  uint32_t defined_id = 0;              ///< kDefine*
 };
 
 /// What the header of a trace file says.
@@ -158,6 +164,7 @@ class DRYDOCK_API Reader {
   uint64_t time_ns_ = 0;
   uint32_t thread_ = 0;
   Record last_block_;
+  uint32_t birth_ = 0;  // of the blocks that follow, as kBlockBirth has it
   struct BlockStream {
     uint32_t stream = 0;
     uint8_t pool = 0;

@@ -26,6 +26,8 @@ TracedValue granule_value(int32_t device, uint64_t low_bits, uint64_t high_bits)
 }  // namespace
 
 void Reader::take_origin(Record& record, uint32_t slack) {
+  record.module = birth_ & ~kRecordsGradients;
+  record.gradients_are_recorded = (birth_ & kRecordsGradients) != 0;
   last_block_ = record;
   if (record.device >= 0 && record.device < kMaxTracedDevices && !record.is_workspace) {
     const BlockStream& origin = block_streams_[static_cast<size_t>(record.device)];
@@ -116,6 +118,20 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       record.device = device_of(operand);
       record.capacity_bytes = words[0];
       return true;
+    case Kind::kPhase:
+      record.phase = static_cast<Phase>(operand);
+      return operand <= static_cast<uint16_t>(Phase::kOptimizer);
+    case Kind::kModuleNamed:
+      record.module = low(words[0]);
+      record.text = high(words[0]);
+      return record.module != 0;
+    case Kind::kLabel:
+      record.device = device_of(operand);
+      record.label = static_cast<Label>(flags & 15);
+      record.address = block_address();
+      record.size_bytes = words[1];
+      record.text = low(words[2]);
+      return (flags & 15) <= static_cast<uint8_t>(Label::kBuffer);
     case Kind::kGarbageCollected:
       record.generation = operand;
       record.line = low(words[0]);
@@ -155,6 +171,7 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       return true;
     case Kind::kCacheEmptied:
     case Kind::kStep: return true;
+    case Kind::kBlockBirth: birth_ = low(words[0]); return true;
     case Kind::kBlockStream:
       record.device = device_of(operand);
       record.stream = low(words[0]);

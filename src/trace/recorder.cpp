@@ -7,6 +7,7 @@
 
 #include "device/heap.h"
 #include "trace/allocator_records.h"
+#include "trace/block_birth.h"
 #include "trace/writer.h"
 
 namespace drydock::trace {
@@ -119,11 +120,11 @@ void operator_launched(int32_t device, uint32_t stream_id, CallId call, LineId l
 }
 
 void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool is_workspace, LineId line) noexcept {
-  block_allocated(device, address, size_bytes, is_workspace, line, {});
+  block_allocated(device, address, size_bytes, is_workspace, line, BlockOrigin{}, Birth{});
 }
 
 void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool is_workspace, LineId line,
-                     const BlockOrigin& origin) noexcept {
+                     const BlockOrigin& origin, const Birth& birth) noexcept {
   Writer& writer = Writer::instance();
   if (!writer.is_recording()) return;
   Granule granule;
@@ -137,6 +138,8 @@ void block_allocated(int32_t device, uint64_t address, uint64_t size_bytes, bool
   append.last_block() = {device, address, size_bytes};
   if (origin.is_known && !is_workspace && append.changes_stream(device, origin.stream, origin.pool))
     append(Kind::kBlockStream, origin.pool, device_operand(device), {pair_of(origin.stream, 0)});
+  const uint32_t born = append.module_of(birth.module_object) | (birth.gradients_are_recorded ? kRecordsGradients : 0);
+  if (append.changes_birth(born)) append(Kind::kBlockBirth, 0, 0, {pair_of(born, 0)});
   if (is_narrow) {
     append(
         Kind::kBlockAllocated, static_cast<uint8_t>(workspace | granule.high << 1), device_operand(device),
@@ -223,6 +226,37 @@ void block_requested(int32_t device, uint64_t address, uint64_t requested_bytes)
 
 void workspace_given(int32_t device, uint64_t address) noexcept {
   address_record(Kind::kWorkspaceGiven, device, address);
+}
+
+void phase_began(Phase phase) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  Writer::Append append(writer);
+  append(Kind::kPhase, 0, static_cast<uint16_t>(phase));
+}
+
+void module_named(uint64_t object, std::string_view name) noexcept {
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  const StringId text = writer.string_id(name);
+  Writer::Append append(writer);
+  if (const uint32_t module = append.name_module(object, text); module != 0)
+    append(Kind::kModuleNamed, 0, 0, {pair_of(module, text)});
+}
+
+uint32_t modules_without_name() noexcept {
+  Writer::Append append(Writer::instance());
+  return append.modules_without_name();
+}
+
+void block_labelled(Label label, uint64_t address, uint64_t storage_bytes, StringId name) noexcept {
+  Writer& writer = Writer::instance();
+  const int32_t device = device::device_of(reinterpret_cast<const void*>(address));  // NOLINT: any number may be asked
+  if (device < 0 || !writer.is_recording()) return;
+  const Value place = value_of(writer, address);
+  Writer::Append append(writer);
+  append(Kind::kLabel, static_cast<uint8_t>(static_cast<uint8_t>(label) | tag_bits(place, 4)), device_operand(device),
+         {settle(append, place), storage_bytes, pair_of(name, 0)});
 }
 
 void driver_allocated(DriverMemory kind, int32_t device, uint64_t address, uint64_t handle, uint64_t size_bytes,

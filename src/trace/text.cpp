@@ -29,6 +29,13 @@ std::string print_call_of(const Reader& reader, CallId id) {
   return text;
 }
 
+// The stream of a block, and where in the model it was asked for, where that is known.
+std::string block_place(const Record& record) {
+  return (record.stream == 0 ? std::string() : fmt::format(" stream {}", record.stream)) +
+         (record.module == 0 ? std::string() : fmt::format(" in module {}", record.module)) +
+         (record.gradients_are_recorded ? " with gradients" : "");
+}
+
 std::string print_content(const Reader& reader, const Record& record, const TextOptions& options) {
   const auto at = [&] { return reader.describe_line(record.line); };
   const auto entry = [&] {
@@ -42,10 +49,11 @@ std::string print_content(const Reader& reader, const Record& record, const Text
       return fmt::format("{} {} bytes{}{}{} at {}", print_value(record.address), record.size_bytes,
                          record.is_workspace ? " workspace" : "",
                          record.has_request ? fmt::format(" of which {} asked", record.requested_bytes) : "",
-                         record.stream == 0 ? "" : fmt::format(" stream {}", record.stream), at());
+                         block_place(record), at());
     case Kind::kBlockFreed: return print_value(record.address) + (record.is_pending ? " pending" : "");
     case Kind::kBlockCompleted:
     case Kind::kWorkspaceGiven: return print_value(record.address);
+    case Kind::kBlockBirth: return {};
     case Kind::kBlockStream: return fmt::format("npu:{} stream {} pool {}", record.device, record.stream, record.pool);
     case Kind::kAllocatorOutOfMemory:
       return fmt::format("npu:{} requested {} free {} stream {} at {}", record.device, record.size_bytes,
@@ -76,6 +84,11 @@ std::string print_content(const Reader& reader, const Record& record, const Text
     case Kind::kFailed:
       return fmt::format("{} code {} \"{}\" at {}", entry(), record.code, reader.string(record.text), at());
     case Kind::kStep: return {};
+    case Kind::kPhase: return std::string(name_of(record.phase));
+    case Kind::kModuleNamed: return fmt::format("{} \"{}\"", record.module, reader.string(record.text));
+    case Kind::kLabel:
+      return fmt::format("{} {} {} bytes \"{}\"", print_value(record.address), name_of(record.label), record.size_bytes,
+                         reader.string(record.text));
     case Kind::kHostFallback: return fmt::format("{} at {}", reader.string(record.text), at());
     case Kind::kPythonException:
       return fmt::format("{}: {} at {}:{}", reader.string(record.type), reader.string(record.text),
@@ -142,9 +155,13 @@ std::string_view name_of(Kind kind) noexcept {
     case Kind::kEntryWide: return "entry";
     case Kind::kFailed: return "failed";
     case Kind::kStep: return "step";
+    case Kind::kBlockBirth: return "block-birth";
+    case Kind::kPhase: return "phase";
+    case Kind::kModuleNamed: return "module-named";
+    case Kind::kLabel: return "label";
+    case Kind::kCapacity: return "capacity";
     case Kind::kHostFallback: return "host-fallback";
     case Kind::kPythonException: return "python-exception";
-    case Kind::kCapacity: return "capacity";
     case Kind::kGarbageCollected: return "garbage-collected";
   }
   return "unknown";
@@ -168,6 +185,25 @@ std::string_view name_of(DriverMemory memory) noexcept {
     case DriverMemory::kMapping: return "mapping";
     case DriverMemory::kHost: return "host";
     case DriverMemory::kHostRegistered: return "host-registered";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(Phase phase) noexcept {
+  switch (phase) {
+    case Phase::kOther: return "other";
+    case Phase::kBackward: return "backward";
+    case Phase::kOptimizer: return "optimizer";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(Label label) noexcept {
+  switch (label) {
+    case Label::kParameter: return "parameter";
+    case Label::kGradient: return "gradient";
+    case Label::kOptimizerState: return "optimizer state";
+    case Label::kBuffer: return "buffer";
   }
   return "unknown";
 }

@@ -4,6 +4,7 @@
 
 #include "base/export.h"
 #include "base/status.h"
+#include "trace/block_birth.h"
 #include "trace/reader.h"
 
 namespace drydock::trace {
@@ -18,6 +19,8 @@ struct TextOptions {
 DRYDOCK_API std::string_view name_of(Kind kind) noexcept;
 DRYDOCK_API std::string_view name_of(Outcome outcome) noexcept;
 DRYDOCK_API std::string_view name_of(DriverMemory memory) noexcept;
+DRYDOCK_API std::string_view name_of(Phase phase) noexcept;
+DRYDOCK_API std::string_view name_of(Label label) noexcept;
 DRYDOCK_API std::string_view name_of(CopyKind kind) noexcept;
 DRYDOCK_API std::string_view name_of(Assumption kind) noexcept;
 DRYDOCK_API std::string_view name_of(PythonState state) noexcept;

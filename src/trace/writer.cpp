@@ -337,6 +337,29 @@ void Writer::Append::forget_identity(uint64_t address) noexcept {
   if (writer_.identities_ != nullptr) writer_.identities_->erase(address);
 }
 
+uint32_t Writer::Append::module_of(uint64_t object) noexcept {
+  if (object == 0) return 0;
+  try {
+    if (writer_.modules_ == nullptr) writer_.modules_ = new std::unordered_map<uint64_t, Module>;
+    const auto [place, is_new] = writer_.modules_->try_emplace(object);
+    if (is_new) place->second.number = ++writer_.modules_given_;
+    return place->second.number;
+  } catch (...) {
+    return 0;  // out of memory: the module is unknown
+  }
+}
+
+uint32_t Writer::Append::name_module(uint64_t object, StringId name) noexcept {
+  if (module_of(object) == 0 || name == 0) return 0;
+  Module& module = writer_.modules_->find(object)->second;
+  if (module.name == name) return 0;
+  // An object of another name at this address is another one, and gets a number of its own.
+  if (module.name != 0) module.number = ++writer_.modules_given_;
+  module.name = name;
+  ++writer_.modules_named_;
+  return module.number;
+}
+
 // Threads are numbered in the order of their first records, from 0.
 uint32_t Writer::thread_index() noexcept {
   thread_local uint64_t numbered = 0;  // generation << 32 | index
@@ -360,7 +383,11 @@ void Writer::after_fork_in_child() noexcept {
   ++writer.generation_;
   writer.last_block_ = {};
   writer.block_streams_ = {};
+  writer.birth_ = 0;
   writer.defined_operators_ = {};
+  // Numbers of modules are told by events, which the child's file does not have.
+  if (writer.modules_ != nullptr) writer.modules_->clear();
+  writer.modules_given_ = writer.modules_named_ = 0;
   forget_python_threads();
   writer.state_.store(State::kUnopened, std::memory_order_release);
   writer.mutex_.unlock();

@@ -65,6 +65,11 @@ class Writer {
     }
     /// Number of an address of this process, in order of first sight.
     uint64_t identity_of(uint64_t address) noexcept { return writer_.identity_of(address); }
+    /// Number of the module at `object`, from 1; 0 for none.
+    uint32_t module_of(uint64_t object) noexcept;
+    /// The module at `object` is called `name`. Its number if that is news, else 0.
+    uint32_t name_module(uint64_t object, StringId name) noexcept;
+    uint32_t modules_without_name() const noexcept { return writer_.modules_given_ - writer_.modules_named_; }
     /// The next thing at `address` is another one.
     void forget_identity(uint64_t address) noexcept;
     /// Block of the last kBlockAllocated record: (device, address, bytes).
@@ -81,6 +86,13 @@ class Writer {
       const uint64_t now = uint64_t{pool} << 32 | stream;
       if (last == now) return false;
       last = now;
+      return true;
+    }
+
+    /// True if blocks were born elsewhere so far.
+    bool changes_birth(uint32_t birth) noexcept {
+      if (writer_.birth_ == birth) return false;
+      writer_.birth_ = birth;
       return true;
     }
 
@@ -122,6 +134,7 @@ class Writer {
   uint32_t generation_ = 1;  // of thread numbers; a forked child counts anew
   Append::LastBlock last_block_;
   std::array<uint64_t, kMaxTracedDevices> block_streams_{};  // stream | pool << 32 of the last block, by device
+  uint32_t birth_ = 0;  // of the last block
   InternTable strings_;
   InternTable lines_;
   InternTable calls_;
@@ -129,6 +142,13 @@ class Writer {
   std::array<uint64_t, kMostOperators / 64> defined_operators_{};
   std::unordered_map<uint64_t, uint64_t>* identities_ = nullptr;
   uint64_t identities_given_ = 0;
+  struct Module {
+    uint32_t number = 0;
+    StringId name = 0;
+  };
+  std::unordered_map<uint64_t, Module>* modules_ = nullptr;  // by address of the object
+  uint32_t modules_given_ = 0;
+  uint32_t modules_named_ = 0;
   std::array<std::atomic<uint64_t>, kMaxTracedDevices> arena_bases_{};
   PythonState python_state_ = PythonState::kUntried;
   std::array<char, 16> python_version_{};
