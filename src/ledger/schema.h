@@ -7,7 +7,7 @@ namespace drydock::ledger {
 /// PRAGMA application_id of a ledger: "DDRD".
 inline constexpr int64_t kApplicationId = 0x44445244;
 /// PRAGMA user_version: one more with every change of the tables.
-inline constexpr int64_t kSchemaVersion = 4;
+inline constexpr int64_t kSchemaVersion = 3;
 
 /// Makes all tables. Columns named `line` refer to lines.id, `process` to processes.id, `call` to calls.id. Sizes are
 /// in bytes. Integers over 2^63 - 1 (handles) are stored as SQLite's signed integers. See docs/ledger.md.

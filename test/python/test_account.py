@@ -55,23 +55,23 @@ print(json.dumps({
 def test_kinds_are_what_torchs_own_objects_say_to_the_byte(run_program: Callable) -> None:
     run = run_program(PROGRAM)
     said = json.loads(run.stdout.splitlines()[-1])
-    moments = {moment["moment"]: moment for moment in run.ledger["account"]}
+    moments = {moment["moment"]: moment for moment in run.ledger()["account"]}
     end = {row["kind"]: row for row in moments["end"]["blocks"]}
     peak = {row["kind"]: row for row in moments["peak"]["blocks"]}
     told = {kind: end[kind]["requested_bytes"] for kind in said if kind != "allocated"}
     print("torch says", said, "the ledger says", told)
     assert told == {kind: size for kind, size in said.items() if kind != "allocated"}
     allocated = sum(row["bytes"] for row in peak.values())
-    assert allocated == run.ledger["memory"]["peak_allocated_bytes"]
+    assert allocated == run.ledger()["memory"]["peak_allocated_bytes"]
     assert peak["unexplained"]["bytes"] <= allocated * 0.005
     for moment in moments.values():
         total = sum(row["bytes"] for row in moment["blocks"]) + sum(moment["rest"].values())
         assert total == moment["capacity_bytes"]
-    assert run.ledger["problems"] == []
+    assert run.ledger()["problems"] == []
 
 
 def test_holders_can_be_switched_off(run_program: Callable) -> None:
     run = run_program(PROGRAM, options=("--holders", "off"))
-    peak = {row["kind"]: row["bytes"] for row in run.ledger["account"][0]["blocks"]}
+    peak = {row["kind"]: row["bytes"] for row in run.ledger()["account"][0]["blocks"]}
     assert peak["unexplained"] > 0
     assert peak["parameters"] == peak["activations"] == peak["temporaries"] == 0
