@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "trace/layout_fit.h"
 #include "trace/process_memory.h"
 #include "trace/python_caches.h"
 #include "trace/python_frame.h"
@@ -28,8 +29,7 @@ constinit Interpreter interpreter;
 
 namespace {
 
-constexpr int kMostFrames = 10'000;     // deeper stacks are endless recursion, or not stacks
-constexpr int kMostCheckedFrames = 64;  // by the self-check
+constexpr int kMostFrames = 10'000;  // deeper stacks are endless recursion, or not stacks
 constexpr int kMostRemoteFrames = 1'000;
 
 enum class Stage : uint8_t {
@@ -288,66 +288,24 @@ Stage find_interpreter() noexcept {
   return Stage::kFound;
 }
 
-enum class Fit : uint8_t { kWrong, kRight, kRightSoFar };
-
-// Does the layout fit this build? Looks at the calling thread's stack with reads that can't fault: the thread state
-// must name this thread, every frame a code object with texts and a line table in their places and an instruction
-// inside it, and every line must be the one that the interpreter itself decodes. A stack of one frame says nothing
-// about how frames are linked.
-Fit fit_of_layout(ProcessMemory& memory, uintptr_t thread_state) {
-  const PythonLayout& layout = interpreter.layout;
-  // Types know how large their objects are: code objects without their instructions, texts with a pointer at the end.
-  uint64_t code_bytes = 0, text_bytes = 0;
-  if (!memory.load(interpreter.code_type + kTypeBasicSize, code_bytes) ||
-      !memory.load(interpreter.unicode_type + kTypeBasicSize, text_bytes) ||
-      (layout.minor >= 11 && code_bytes != layout.code_instructions) || text_bytes != layout.compact_data + 8U)
-    return Fit::kWrong;
-  uintptr_t thread = 0;
-  if (!memory.load(thread_state + layout.thread_id, thread) || thread != static_cast<uintptr_t>(pthread_self()))
-    return Fit::kWrong;
-  Frame frame{top_frame(memory, thread_state), 0};
-  if (!settle_on_code(memory, frame)) return Fit::kWrong;
-  for (int depth = 0; depth < kMostCheckedFrames; ++depth) {
-    uintptr_t filename = 0, name = 0, table = 0;
-    int32_t byte_offset = 0;
-    if (!has_type(memory, frame.code, interpreter.code_type) ||
-        !memory.load(frame.code + layout.code_filename, filename) ||
-        !memory.load(frame.code + layout.code_qualname, name) ||
-        !memory.load(frame.code + layout.code_line_table, table) ||
-        !has_type(memory, filename, interpreter.unicode_type) || !has_type(memory, name, interpreter.unicode_type) ||
-        !has_type(memory, table, interpreter.bytes_type) || !byte_offset_of(memory, frame, byte_offset))
-      return Fit::kWrong;
-    std::string file, function;
-    if (!read_text(memory, filename, file) || !read_text(memory, name, function) || file.empty() || file == function)
-      return Fit::kWrong;
-    const int line = line_of_frame(memory, frame, byte_offset);
-    if (line != interpreter.line_of(reinterpret_cast<void*>(frame.code), byte_offset)) return Fit::kWrong;  // NOLINT
-    if (!step_out(memory, frame)) {
-      if (frame.address != 0) return Fit::kWrong;
-      return depth == 0 ? Fit::kRightSoFar : Fit::kRight;
-    }
-  }
-  return Fit::kRight;
-}
-
 // kReading for this call only, as long as nothing but one frame at a time was seen.
 Stage check_layout(uintptr_t thread_state) noexcept {
   const std::unique_lock lock(discovery_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return Stage::kFound;
   const Stage now = stage.load(std::memory_order_relaxed);
   if (now != Stage::kFound) return now;
-  Fit fit = Fit::kWrong;
+  LayoutFit fit = LayoutFit::kWrong;
   try {
     static ProcessMemory& memory = *new ProcessMemory;
     memory.restart();
     if (top_frame(memory, thread_state) == 0) return Stage::kFound;  // not in Python code: nothing to compare with
     fit = fit_of_layout(memory, thread_state);
   } catch (...) {
-    fit = Fit::kWrong;
+    fit = LayoutFit::kWrong;
   }
-  if (fit == Fit::kWrong) return turn_off(PythonState::kLayoutMismatch);
+  if (fit == LayoutFit::kWrong) return turn_off(PythonState::kLayoutMismatch);
   if (python_state() != PythonState::kReading) set_state(PythonState::kReading);
-  if (fit == Fit::kRight) stage.store(Stage::kReading, std::memory_order_release);
+  if (fit == LayoutFit::kRight) stage.store(Stage::kReading, std::memory_order_release);
   return Stage::kReading;
 }
 

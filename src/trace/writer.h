@@ -134,7 +134,7 @@ class Writer {
   uint32_t generation_ = 1;  // of thread numbers; a forked child counts anew
   Append::LastBlock last_block_;
   std::array<uint64_t, kMaxTracedDevices> block_streams_{};  // stream | pool << 32 of the last block, by device
-  uint32_t birth_ = 0;  // of the last block
+  uint32_t birth_ = 0;                                       // of the last block
   InternTable strings_;
   InternTable lines_;
   InternTable calls_;
