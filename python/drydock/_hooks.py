@@ -25,6 +25,7 @@ from typing import Any
 _installed = False
 _steps_by_hand = False
 _freed_before_collection = 0
+_steps_left: int | None = None
 _recorded: set[int] = set()
 
 # torch_npu's own kernels that compute on the CPU say so once. Operators without any kernel go through a fallback that
@@ -48,6 +49,9 @@ def install() -> None:
     if _installed:
         return
     _installed = True
+    global _steps_left
+    asked = os.environ.get("DRYDOCK_STEPS", "")
+    _steps_left = int(asked) if asked.isdecimal() and int(asked) > 0 else None
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     register_optimizer_step_post_hook(_optimizer_stepped)
@@ -84,6 +88,7 @@ def step() -> None:
 
     _steps_by_hand = True
     _recorder.step_ended()
+    _stop_after_steps()
 
 
 def _optimizer_stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -93,6 +98,24 @@ def _optimizer_stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         from drydock import _recorder
 
         _recorder.step_ended()
+        _stop_after_steps()
+
+
+def _stop_after_steps() -> None:
+    """Ends the process, with success, after as many steps as `drydock plan` asked for."""
+    global _steps_left
+    if _steps_left is None:
+        return
+    _steps_left -= 1
+    if _steps_left > 0:
+        return
+    from drydock import _recorder
+
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    _recorder.close()
+    os._exit(0)  # not an exception: the program might catch it, and what it does at its end is none of a plan's business
 
 
 def _library_folders() -> tuple[str, ...]:

@@ -77,6 +77,16 @@ struct TuneOptions {
 /// none.
 int tune_command(const TuneOptions& options);
 
+struct PlanOptions {
+  RunOptions run;                ///< its `out` holds the runs; values are ghost if not given
+  std::vector<std::string> fit;  ///< NAME and FIRST..LAST
+  int32_t steps = 5;
+  bool json = false;
+};
+/// Finds the largest value of a number (a batch size, a length, a rank) with which the command survives its first
+/// steps, by running it. 0 if there is one, 1 if not.
+int plan_command(const PlanOptions& options);
+
 struct ReplayOptions {
   std::string run;       ///< a run folder, a trace file or a memory snapshot
   std::string settings;  ///< of PYTORCH_NPU_ALLOC_CONF, for a replay under others than the run's

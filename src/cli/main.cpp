@@ -121,6 +121,28 @@ CLI::App* add_tune(CLI::App& app, TuneOptions& options) {
   return verb;
 }
 
+CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
+  CLI::App* verb = app.add_subcommand("plan", "Find the largest batch size, length or rank that fits the device");
+  verb->add_option("--fit", options.fit, "NAME FIRST..LAST: the number to vary, and its range")
+      ->required()
+      ->expected(2)
+      ->type_name("NAME RANGE");
+  verb->add_option("--steps", options.steps,
+                   "Optimizer steps that a value must survive (default 5; 0: the whole program)")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--json", options.json, "As JSON");
+  add_run_options(*verb, options.run);
+  verb->footer(
+      "The value goes where the command has {NAME}; else behind its option --NAME; else into the environment variable "
+      "NAME.\n"
+      "Values below one that fits are taken to fit, too. Runs are ghosts unless --values says otherwise; their folders "
+      "and\n"
+      "logs are kept below --out. Ctrl-C keeps what is known.\n\n"
+      "Example:\n  drydock plan --fit per_device_train_batch_size 1..128 -- python train.py "
+      "--per_device_train_batch_size 4\n");
+  return verb;
+}
+
 int dispatch(int argc, char** argv) {
   // What stands behind the first -- is the command's own and none of ours.
   RunOptions options;
@@ -189,6 +211,9 @@ int dispatch(int argc, char** argv) {
   TuneOptions tune_options;
   CLI::App* tune = add_tune(app, tune_options);
 
+  PlanOptions plan_options;
+  CLI::App* plan = add_plan(app, plan_options);
+
   SupportOptions support_options;
   CLI::App* support = app.add_subcommand("support", "What is modelled, refused or absent, and why");
   support->add_option("NAME", support_options.name, "A name, or the beginning of names");
@@ -202,7 +227,7 @@ int dispatch(int argc, char** argv) {
   WatchOptions watch_options;
   CLI::App* watch = add_watch(app, watch_options);
 
-  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, replay, tune, support, exporter, watch};
+  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, replay, tune, plan, support, exporter, watch};
   for (CLI::App* verb : {ledger, report, trace, replay, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
@@ -218,12 +243,13 @@ int dispatch(int argc, char** argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     std::string hint;
-    if (run->parsed() && !has_separator) hint = " The command to run stands behind --: drydock run -- COMMAND.";
+    if ((run->parsed() || plan->parsed()) && !has_separator)
+      hint = " The command to run stands behind --: drydock run -- COMMAND.";
     complain(std::string(error.what()) + "." + hint + " See drydock --help.");
     return kExitUsage;
   }
-  if (has_separator && !run->parsed()) {
-    complain("only run takes a command behind --. See drydock --help.");
+  if (has_separator && !run->parsed() && !plan->parsed()) {
+    complain("only run and plan take a command behind --. See drydock --help.");
     return kExitUsage;
   }
   if (run->parsed()) return run_command(options);
@@ -235,6 +261,8 @@ int dispatch(int argc, char** argv) {
   if (watch->parsed()) return watch_command(watch_options);
   replay_options.has_settings = replay_settings->count() > 0;
   if (replay->parsed()) return replay_command(replay_options);
+  plan_options.run.command = options.command;
+  if (plan->parsed()) return plan_command(plan_options);
   if (tune->parsed()) return tune_command(tune_options);
   return run_support(support_options);
 }

@@ -56,7 +56,10 @@ RerunEnd run_again(const ledger::RunInfo& info, const fs::path& parent, const st
   result.out_of_memory = report.verdict.kind == ledger::VerdictKind::kOutOfMemory;
   result.holds = end.exit_code == 0 && report.verdict.kind == ledger::VerdictKind::kRan;
   result.steps = report.steps;
+  result.peak_allocated_bytes = report.peak_allocated_bytes;
   result.peak_reserved_bytes = report.peak_reserved_bytes;
+  result.operator_calls = report.operator_calls;
+  result.distinct_calls = report.distinct_calls;
   return result;
 }
 

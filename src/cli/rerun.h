@@ -19,7 +19,10 @@ struct RerunEnd {
   bool out_of_memory = false;
   int32_t exit_code = 0;
   uint64_t steps = 0;
+  uint64_t peak_allocated_bytes = 0;
   uint64_t peak_reserved_bytes = 0;
+  uint64_t operator_calls = 0;
+  uint64_t distinct_calls = 0;
   double seconds = 0;
 };
 
