@@ -13,6 +13,8 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include "cli/interruption.h"
+
 extern char** environ;
 
 namespace drydock::cli {
@@ -23,6 +25,7 @@ std::atomic<pid_t> the_child{0};
 
 void pass_on(int signal, siginfo_t* info, void*) {
   const int saved_errno = errno;
+  note_interruption();
   const pid_t child = the_child.load();
   // From the terminal (SI_KERNEL) the command has got it too.
   if (child > 0 && info->si_code <= 0) kill(child, signal);

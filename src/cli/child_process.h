@@ -17,7 +17,8 @@ struct ChildEnd {
 
 /// Runs `command` (looked up in PATH) with `environment` set over the caller's variables, and waits for its end.
 /// Meanwhile SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end the caller: those that a process sent are passed on; those
-/// of the terminal reach the command by themselves, which is in the same process group. One child at a time.
+/// of the terminal reach the command by themselves, which is in the same process group. All are noted
+/// (interruption.h). One child at a time.
 ChildEnd run_child(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment);
 
 }  // namespace drydock::cli

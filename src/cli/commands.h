@@ -67,7 +67,11 @@ struct WatchOptions {
 int watch_command(const WatchOptions& options);
 
 struct TuneOptions {
-  std::string run;  ///< a run folder
+  std::string run;                ///< a run folder; empty with `is_program`
+  bool is_program = false;        ///< fresh runs of `program` instead
+  RunOptions program;             ///< its `out` holds the runs; values are ghost if not given
+  std::vector<std::string> vary;  ///< NAME=VALUE,VALUE
+  int32_t steps = 0;              ///< of a fresh run; 0 for the whole program
   bool no_confirm = false;
   bool json = false;
   int32_t rows = 12;  ///< of the table; 0 for all
@@ -76,6 +80,8 @@ struct TuneOptions {
 /// running the program again under it. 0 if a setting was found (and, unless told not to, confirmed), 1 if there is
 /// none.
 int tune_command(const TuneOptions& options);
+/// The same for each combination of the values that `vary` allows, each with a fresh run.
+int tune_program_command(const TuneOptions& options);
 
 struct PlanOptions {
   RunOptions run;                ///< its `out` holds the runs; values are ghost if not given
@@ -84,7 +90,8 @@ struct PlanOptions {
   bool json = false;
 };
 /// Finds the largest value of a number (a batch size, a length, a rank) with which the command survives its first
-/// steps, by running it. 0 if there is one, 1 if not.
+/// steps, by running it. 0 if there is one, 1 if not, 2 if the program fails for other reasons or the value changes
+/// nothing, 130 after Ctrl-C.
 int plan_command(const PlanOptions& options);
 
 struct ReplayOptions {

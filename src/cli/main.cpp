@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,8 @@ Examples:
   drydock ledger r1 --json                          the same with all numbers, for scripts
   drydock report r1 -o r1.html                      its memory over time, to look at in a browser
   eval "$(drydock env --out r2)"                    for programs that you start yourself
+  drydock tune r1                                   the allocator setting that cures it
+  drydock plan --fit batch 1..128 -- python train.py --batch 4
   drydock replay r1 --set expandable_segments:True  what that run would have come to
   drydock support aclnnAdd                          what is modelled, refused or absent, and why
 )text";
@@ -29,6 +33,19 @@ Examples:
 // An empty text is a variable that the caller's script forgot to set, not a wish for the default.
 std::string refuse_empty(const std::string& text) {
   return text.empty() ? "the text is empty. Name a value, or leave the option out" : "";
+}
+
+// CLI11's own words for a number that is none name a range of 300 digits.
+CLI::Validator whole_number(int64_t least) {
+  return {[least](const std::string& text) {
+            int64_t number = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+            const bool is_good = error == std::errc() && end == text.data() + text.size() && number >= least &&
+                                 number <= std::numeric_limits<int32_t>::max();
+            return is_good ? std::string()
+                           : "\"" + text + "\" is no whole number from " + std::to_string(least) + " on";
+          },
+          "", ""};
 }
 
 void add_run_options(CLI::App& app, RunOptions& options) {
@@ -67,10 +84,10 @@ CLI::App* add_export(CLI::App& app, ExportOptions& options) {
       ->required()
       ->check(not_empty);
   verb->add_option("--process", options.process, "Process to take, by its number (default: the one that recorded most)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   verb->add_option("--entries", options.entries,
                    "torch-snapshot: last entries of the history to keep (default 1000000)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   verb->add_option("--at", options.at,
                    "torch-snapshot: the state at the program's end (default: before it gives all back), or at its peak")
       ->check(CLI::IsMember({"end", "peak"}));
@@ -105,10 +122,26 @@ CLI::App* add_watch(CLI::App& app, WatchOptions& options) {
 
 CLI::App* add_tune(CLI::App& app, TuneOptions& options) {
   CLI::App* verb = app.add_subcommand("tune", "Find the allocator setting that cures a run, and confirm it");
-  verb->add_option("RUN", options.run, "Run folder")->required()->check(CLI::Validator(refuse_empty, ""));
+  CLI::Option* run = verb->add_option("RUN", options.run, "Run folder")->check(CLI::Validator(refuse_empty, ""));
+  CLI::Option* program =
+      verb->add_flag("--program", options.is_program, "Run the command behind -- instead, for each variation")
+          ->excludes(run);
+  verb->add_option("--vary", options.vary,
+                   "NAME=VALUE,VALUE...: values to allow, from the frugal to the wanted; may be repeated")
+      ->needs(program)
+      ->type_name("NAME=VALUES")
+      ->allow_extra_args(false)
+      ->take_all();
+  verb->add_option("--steps", options.steps, "With --program: optimizer steps of a run (default 0: the whole program)")
+      ->needs(program)
+      ->check(whole_number(0));
   verb->add_flag("--no-confirm", options.no_confirm, "Do not run the program again under the setting that was found");
-  verb->add_option("--rows", options.rows, "Rows of the table (default 12; 0 for all)")->check(CLI::NonNegativeNumber);
+  verb->add_option("--rows", options.rows, "Rows of the table, of each variation (default 12; 0 for all)")
+      ->check(whole_number(0));
   verb->add_flag("--json", options.json, "All settings that were tried, as JSON");
+  CLI::App* how = verb->add_option_group("With --program", "How the program is run");
+  add_run_options(*how, options.program);
+  how->needs(program);
   verb->footer(
       "Every legal combination of the allocator's keys is tried on what the run asked for. A run that died is known "
       "only\n"
@@ -116,8 +149,19 @@ CLI::App* add_tune(CLI::App& app, TuneOptions& options) {
       "most\n"
       "three times, each search standing on the longest run so far. Its folders and logs are RUN/tune-1, "
       "RUN/tune-2...\n"
-      "Exit code: 0 if a setting was found (and confirmed), 1 if not, 2 if drydock can't read the run.\n\n"
-      "Example:\n  drydock tune r1\n");
+      "With --program, the program runs once for each combination of the values that --vary allows (as ghosts, "
+      "unless\n"
+      "--values says otherwise). A value goes where the command has {NAME}; else behind its option --NAME (one without "
+      "a\n"
+      "value is a switch, for true and false) or NAME=; else where it has {}, if only one name varies; else into the\n"
+      "environment variable NAME. Of what fits, the values that are listed last win.\n"
+      "Exit code: 0 if a setting was found (and confirmed), 1 if not, 2 if drydock can't read the run or the program "
+      "fails\n"
+      "for other reasons in every variation, 130 after Ctrl-C with --program: what is known is printed.\n\n"
+      "Examples:\n"
+      "  drydock tune r1\n"
+      "  drydock tune --program --vary batch=1,2,4 --vary checkpointing=true,false -- \\\n"
+      "    python train.py --batch {batch} --gradient_checkpointing {checkpointing}\n");
   return verb;
 }
 
@@ -129,17 +173,25 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
       ->type_name("NAME RANGE");
   verb->add_option("--steps", options.steps,
                    "Optimizer steps that a value must survive (default 5; 0: the whole program)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   verb->add_flag("--json", options.json, "As JSON");
   add_run_options(*verb, options.run);
   verb->footer(
-      "The value goes where the command has {NAME}; else behind its option --NAME; else into the environment variable "
-      "NAME.\n"
-      "Values below one that fits are taken to fit, too. Runs are ghosts unless --values says otherwise; their folders "
-      "and\n"
-      "logs are kept below --out. Ctrl-C keeps what is known.\n\n"
-      "Example:\n  drydock plan --fit per_device_train_batch_size 1..128 -- python train.py "
-      "--per_device_train_batch_size 4\n");
+      "A value goes where the command has {NAME}; else behind its option --NAME (or NAME=); else where it has {}; else "
+      "into\n"
+      "the environment variable NAME. The search doubles, guesses and halves, so that values below one that fits are "
+      "taken\n"
+      "to fit, too; larger ones than the first that does not are tried twice, to see whether that holds. Runs are "
+      "ghosts\n"
+      "unless --values says otherwise; their folders and logs are kept below --out. Fragmentation may need more steps "
+      "to\n"
+      "show than the first ones: see --steps.\n"
+      "Exit code: 0 if a value fits, 1 if not even the first does, 2 if the program fails for other reasons than "
+      "memory\n"
+      "or the value changes nothing, 130 after Ctrl-C: what is known is printed.\n\n"
+      "Examples:\n"
+      "  drydock plan --fit per_device_train_batch_size 1..128 -- python train.py --per_device_train_batch_size 4\n"
+      "  drydock plan --fit max_length 512..32768 --json -- python train.py --length {max_length}\n");
   return verb;
 }
 
@@ -243,13 +295,13 @@ int dispatch(int argc, char** argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     std::string hint;
-    if ((run->parsed() || plan->parsed()) && !has_separator)
+    if ((run->parsed() || plan->parsed() || tune_options.is_program) && !has_separator)
       hint = " The command to run stands behind --: drydock run -- COMMAND.";
     complain(std::string(error.what()) + "." + hint + " See drydock --help.");
     return kExitUsage;
   }
-  if (has_separator && !run->parsed() && !plan->parsed()) {
-    complain("only run and plan take a command behind --. See drydock --help.");
+  if (has_separator && !run->parsed() && !plan->parsed() && !tune_options.is_program) {
+    complain("only run, plan and tune --program take a command behind --. See drydock --help.");
     return kExitUsage;
   }
   if (run->parsed()) return run_command(options);
@@ -263,6 +315,11 @@ int dispatch(int argc, char** argv) {
   if (replay->parsed()) return replay_command(replay_options);
   plan_options.run.command = options.command;
   if (plan->parsed()) return plan_command(plan_options);
+  tune_options.program.command = options.command;
+  if (tune->parsed() && tune_options.run.empty() && !tune_options.is_program) {
+    complain("RUN is required (or --program, with a command behind --). See drydock tune --help.");
+    return kExitUsage;
+  }
   if (tune->parsed()) return tune_command(tune_options);
   return run_support(support_options);
 }

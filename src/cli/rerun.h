@@ -17,10 +17,14 @@ struct RerunEnd {
   ledger::Verdict verdict;
   bool holds = false;  ///< it ran to its end with exit code 0
   bool out_of_memory = false;
+  bool is_interrupted = false;  ///< somebody wanted an end: how the program ended says nothing
   int32_t exit_code = 0;
+  std::string last_line;  ///< of the program's own output
   uint64_t steps = 0;
   uint64_t peak_allocated_bytes = 0;
   uint64_t peak_reserved_bytes = 0;
+  uint64_t peak_workspace_bytes = 0;
+  uint64_t blocks = 0;
   uint64_t operator_calls = 0;
   uint64_t distinct_calls = 0;
   double seconds = 0;
@@ -30,5 +34,11 @@ struct RerunEnd {
 /// `environment`. The new run's folder is the first `parent`/NAME-1, NAME-2... that is not there yet.
 RerunEnd run_again(const ledger::RunInfo& info, const std::filesystem::path& parent, const std::string& name,
                    const std::map<std::string, std::string>& environment);
+
+/// Why a program ended that had memory enough: its exit code, and its last words or the ledger's, as one line.
+std::string reason_of(const RerunEnd& end);
+
+/// True if two ends look the same: as many calls, blocks and bytes. Then what was changed between them changed nothing.
+bool is_same_program(const RerunEnd& a, const RerunEnd& b);
 
 }  // namespace drydock::cli

@@ -116,10 +116,27 @@ std::string segments_table(const DevicePage& page, size_t number) {
                {"Address", "Bytes", "Unused", "Largest hole", "Blocks", "Pinned by"}, rows);
 }
 
+// A search tries a thousand settings, best first: what one looks at is the front, what was confirmed, the default, and
+// both ends.
+std::vector<const ledger::TuneResult*> tune_rows(const std::vector<ledger::TuneResult>& results) {
+  constexpr size_t kMostBest = 40;
+  constexpr size_t kMostWorst = 10;
+  std::vector<const ledger::TuneResult*> rows;
+  for (size_t index = 0; index < results.size(); ++index) {
+    const ledger::TuneResult& result = results[index];
+    if (index < kMostBest || index + kMostWorst >= results.size() || result.is_pareto || result.is_confirmed ||
+        result.setting.empty())
+      rows.push_back(&result);
+  }
+  return rows;
+}
+
 std::string tune_table(const std::vector<ledger::TuneResult>& results) {
   if (results.empty()) return "";
+  const std::vector<const ledger::TuneResult*> shown = tune_rows(results);
   std::string rows;
-  for (const ledger::TuneResult& result : results) {
+  for (const ledger::TuneResult* row : shown) {
+    const ledger::TuneResult& result = *row;
     const auto percent = [](double share) {
       return fmt::format("<td class=\"number\" data-value=\"{}\">{:.1f}%</td>", share, share * 100);
     };
@@ -128,21 +145,29 @@ std::string tune_table(const std::vector<ledger::TuneResult>& results) {
       return fmt::format("<td class=\"number\" data-value=\"{}\" title=\"{}{} bytes\">{}{}</td>", bytes,
                          bytes < 0 ? "-" : "", human_count(size), bytes < 0 ? "-" : "", human_size(size));
     };
-    rows += fmt::format("<tr class=\"{}\">", result.is_confirmed ? "confirmed"
-                                             : result.is_pareto  ? "pareto"
-                                                                 : "") +
-            fmt::format("<td><code>{}</code></td>", escape_html(result.setting)) +
-            cell_or_unknown(result.peak_reserved_bytes, size_cell) +
-            cell_or_unknown(result.peak_allocated_bytes, size_cell) + cell_or_unknown(result.fragmentation, percent) +
-            cell_or_unknown(result.retries, count_cell) + cell_or_unknown(result.driver_calls, count_cell) +
-            text_cell(!result.fits   ? "?"
-                      : *result.fits ? "yes"
-                                     : "no") +
-            cell_or_unknown(result.margin_bytes, margin) + text_cell(result.is_pareto ? "yes" : "") +
-            text_cell(result.is_confirmed ? "yes" : "") + "</tr>\n";
+    rows +=
+        fmt::format("<tr class=\"{}\">", result.is_confirmed ? "confirmed"
+                                         : result.is_pareto  ? "pareto"
+                                                             : "") +
+        fmt::format("<td><code>{}</code></td>", escape_html(result.setting.empty() ? "(default)" : result.setting)) +
+        cell_or_unknown(result.peak_reserved_bytes, size_cell) +
+        cell_or_unknown(result.peak_allocated_bytes, size_cell) + cell_or_unknown(result.fragmentation, percent) +
+        cell_or_unknown(result.retries, count_cell) + cell_or_unknown(result.driver_calls, count_cell) +
+        text_cell(!result.fits   ? "?"
+                  : *result.fits ? "yes"
+                                 : "no") +
+        cell_or_unknown(result.margin_bytes, margin) + text_cell(result.is_pareto ? "yes" : "") +
+        text_cell(result.is_confirmed ? "yes" : "") + "</tr>\n";
   }
+  const std::string caption =
+      shown.size() == results.size()
+          ? std::string("Found by drydock tune")
+          : fmt::format(
+                "Found by drydock tune: the best trades, and the best and the worst of {} settings; {} between are "
+                "left out (the ledger's table tune_results has all)",
+                human_count(results.size()), human_count(results.size() - shown.size()));
   return "<section aria-labelledby=\"settings-heading\"><h2 id=\"settings-heading\">Settings that were tried</h2>\n" +
-         table("tune", "Found by drydock tune",
+         table("tune", caption,
                {"Setting", "Peak reserved", "Peak allocated", "Fragmentation", "Retries", "Driver calls", "Fits",
                 "Margin", "Best trade", "Confirmed"},
                rows) +

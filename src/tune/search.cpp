@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -101,16 +102,23 @@ std::vector<Trial> try_all(const std::vector<replay::Workload>& workloads, const
   std::mutex mutex;
   std::condition_variable changed;
   size_t done = 0;
+  std::exception_ptr failure;
   unsigned working = std::max(1U, threads);
   std::vector<std::thread> workers;
   for (unsigned worker = 0; worker < std::max(1U, threads); ++worker) {
     workers.emplace_back([&] {
-      for (size_t index = next++; index < all && !stop.load(std::memory_order_relaxed); index = next++) {
-        Trial trial = try_one(workloads, grid, index);
+      try {
+        for (size_t index = next++; index < all && !stop.load(std::memory_order_relaxed); index = next++) {
+          Trial trial = try_one(workloads, grid, index);
+          std::lock_guard lock(mutex);
+          trials[index] = trial;
+          is_done[index] = 1;
+          ++done;
+        }
+      } catch (...) {  // no room, most likely: an exception that leaves a thread would end the process
         std::lock_guard lock(mutex);
-        trials[index] = trial;
-        is_done[index] = 1;
-        ++done;
+        failure = std::current_exception();
+        next = all;
       }
       std::lock_guard lock(mutex);
       --working;
@@ -128,6 +136,7 @@ std::vector<Trial> try_all(const std::vector<replay::Workload>& workloads, const
     }
   }
   for (std::thread& worker : workers) worker.join();
+  if (failure) std::rethrow_exception(failure);
   std::vector<Trial> finished;
   for (size_t index = 0; index < all; ++index)
     if (is_done[index] != 0) finished.push_back(trials[index]);

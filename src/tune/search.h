@@ -44,7 +44,8 @@ void demand_last_request(replay::Workload& workload);
 Bound lower_bound_of(const std::vector<replay::Workload>& workloads);
 
 /// Replays every candidate, on `threads` threads. `progress(done, all)` is called now and then from the calling thread;
-/// once `stop` is true, candidates that have not begun are left out of the result. Thread-safe in the workloads.
+/// once `stop` is true, candidates that have not begun are left out of the result. Thread-safe in the workloads. What a
+/// candidate throws ends the search and is thrown on.
 std::vector<Trial> try_all(const std::vector<replay::Workload>& workloads, const Grid& grid, unsigned threads,
                            const std::atomic<bool>& stop, const std::function<void(size_t done, size_t all)>& progress);
 

@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_executed(drydock):
         (["ledger"], "RUN is required"),
         (["ledger", "nowhere"], "There is no run"),
         (["trace", "nowhere"], "nowhere"),
-        (["ledger", "x", "--", "true"], "only run takes a command"),
+        (["ledger", "x", "--", "true"], "only run, plan and tune --program take a command"),
         (["env", "--values", "some"], "one of auto, full, ghost"),
     ],
 )
@@ -140,7 +140,9 @@ def test_version_and_help(drydock):
 def test_help_names_the_options_of_the_table(drydock):
     with (ROOT / "spec" / "options.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    pages = {verb: drydock(verb, "--help").stdout for verb in ("run", "env", "ledger", "trace", "support")}
+    pages = {
+        verb: drydock(verb, "--help").stdout for verb in ("run", "env", "ledger", "trace", "support", "plan", "tune")
+    }
     options = [row for row in rows if row["option"]]
     assert options
     for row in options:

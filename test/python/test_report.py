@@ -228,13 +228,28 @@ def test_settings_that_were_tried(dead_run, drydock_command, browser, tmp_path):
         ledger.execute(
             "INSERT INTO tune_results VALUES('max_split_size_mb:64', 2147483648, 1073741824, 0.5, 2, 40, 1, -5, 1, 0)"
         )
+        # A search's grid: its end is the default, and the page does not show a thousand rows.
+        ledger.executemany(
+            "INSERT INTO tune_results VALUES(?, 2147483648, 1073741824, 0.5, 2, 40, 0, -5, ?, 0)",
+            [(f"max_split_size_mb:{size}", size == 700) for size in range(100, 1150)]
+            + [("", False)]
+            + [("x:1", False)],
+        )
     page = tmp_path / "report.html"
     made = report(drydock_command, copied, page)
     assert made.returncode == 0, made.stderr
     browser.open(page)
     assert browser.problems == []
+    rows = browser.evaluate("[...document.querySelectorAll('#tune tbody tr')].map((r) => r.cells[0].textContent)")
+    assert len(rows) == 51, "the best 40, the best trade among the others, the worst 10"
+    assert rows[0] == "max_split_size_mb:64"
+    assert rows[40] == "max_split_size_mb:700"
+    assert rows[-2:] == ["(default)", "x:1"]
+    assert "1,002 between are left out" in browser.evaluate(
+        "document.querySelector('#tune').closest('section').textContent"
+    )
     cells = browser.evaluate("[...document.querySelectorAll('#tune tbody td')].map((c) => c.textContent)")
-    assert cells == ["max_split_size_mb:64", "2.00 GiB", "1.00 GiB", "50.0%", "2", "40", "yes", "-5 B", "yes", ""]
+    assert cells[:10] == ["max_split_size_mb:64", "2.00 GiB", "1.00 GiB", "50.0%", "2", "40", "yes", "-5 B", "yes", ""]
     # A ledger alone has no traces: the page says so and still has the verdict.
     assert "no curve" in browser.evaluate("document.querySelector('.missing').textContent")
 

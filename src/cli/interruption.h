@@ -1,0 +1,27 @@
+#pragma once
+
+#include <atomic>
+#include <csignal>
+
+namespace drydock::cli {
+
+/// Set by Ctrl-C (SIGINT) or SIGTERM while an Interruptible lives, or while a child runs (child_process.h).
+const std::atomic<bool>& interruption();
+
+/// For a signal handler.
+void note_interruption();
+
+/// While it lives, SIGINT and SIGTERM end a search, which keeps what is known, and not the process. One at a time.
+class Interruptible {
+ public:
+  Interruptible();
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  struct sigaction interrupt_before_ {};
+  struct sigaction terminate_before_ {};
+};
+
+}  // namespace drydock::cli
