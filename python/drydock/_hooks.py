@@ -12,6 +12,7 @@ import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import linecache
 import os
 import re
 import sys
@@ -31,6 +32,8 @@ _recorded: set[int] = set()
 # torch_npu's own kernels that compute on the CPU say so once. Operators without any kernel go through a fallback that
 # the preloaded library counts; their warning ends otherwise and is left alone.
 _FALLBACK_WARNING = re.compile(r"operators? (aten::\w+).*fallback to run on the CPU", re.DOTALL)
+
+_DOTTED_NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
 def autoload() -> None:
@@ -146,6 +149,37 @@ def innermost_user_frame(traceback: TracebackType | None) -> tuple[str, int]:
     return found if found[0] else last
 
 
+def _attribute(owner: Any, name: str) -> Any:
+    """What `owner.name` would be, as far as that can be known without running anything of the program's."""
+    fields = getattr(owner, "__dict__", {})
+    for holder in (fields, *(fields.get(each) or {} for each in ("_parameters", "_buffers", "_modules"))):
+        if name in holder:
+            return holder[name]
+    return None
+
+
+def _operands(traceback: TracebackType | None) -> str:
+    """The tensors and numbers that the innermost frame's line names: the shape of what it wanted follows from them."""
+    import torch
+
+    if traceback is None:
+        return ""
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    frame = traceback.tb_frame
+    told = {}
+    for name in _DOTTED_NAME.findall(linecache.getline(frame.f_code.co_filename, traceback.tb_lineno)):
+        first, *rest = name.split(".")
+        value = frame.f_locals.get(first, frame.f_globals.get(first))
+        for part in rest:
+            value = _attribute(value, part)
+        if isinstance(value, torch.Tensor):
+            told[name] = f"{name} {list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        elif type(value) is int or (isinstance(value, tuple) and value and all(type(size) is int for size in value)):
+            told[name] = f"{name} = {value}"
+    return ", ".join(list(told.values())[:8])
+
+
 def _record(kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
     if value is None or id(value) in _recorded:
         return
@@ -156,7 +190,12 @@ def _record(kind: type[BaseException] | None, value: BaseException | None, trace
         kind = kind or type(value)
         name = kind.__name__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__name__}"
         file, line = innermost_user_frame(traceback)
-        _recorder.python_exception(name, str(value), os.path.abspath(file) if file else "", line)  # noqa: PTH100
+        text = str(value)
+        if "out of memory" in text:
+            with contextlib.suppress(Exception):
+                if operands := _operands(traceback):
+                    text += f"\noperands: {operands}"
+        _recorder.python_exception(name, text, os.path.abspath(file) if file else "", line)  # noqa: PTH100
 
 
 def _chain_exception_hooks(holders: Any) -> None:

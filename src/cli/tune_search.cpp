@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <new>
 #include <set>
 #include <thread>
 #include <tuple>
@@ -79,7 +80,13 @@ Status search_settings(const fs::path& run, const ledger::RunInfo& info, const l
   search.settings = info.variable(kAllocatorVariable);
   if (search.settings.empty()) search.settings = info.variable("PYTORCH_ALLOC_CONF");
   demand(verdict, search);
-  carry_out(search);
+  try {
+    carry_out(search);
+  } catch (const std::bad_alloc&) {
+    return Status::error(ledger::kUnreadable,
+                         "The search found no room in the host's memory: it replays the whole run "
+                         "on every core.");
+  }
   return Status::ok();
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -197,6 +199,14 @@ std::string explain(MemoryClass memory_class, const MemoryEvidence& evidence) {
                          human_size(evidence.free_bytes));
   }
   return "";
+}
+
+void tell_operands(const std::string& exception_text, std::vector<std::string>& evidence) {
+  constexpr std::string_view kMark = "\noperands: ";
+  const size_t at = exception_text.find(kMark);
+  if (at == std::string::npos) return;
+  const std::string operands = exception_text.substr(at + kMark.size());
+  evidence.push_back(fmt::format("The line that asked works on {}.", operands.substr(0, operands.find('\n'))));
 }
 
 }  // namespace drydock::ledger

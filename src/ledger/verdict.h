@@ -132,5 +132,8 @@ std::vector<Advice> advise(MemoryClass memory_class, const MemoryEvidence& evide
                            const std::string& growing_line);
 /// The sentence that says why the class holds.
 std::string explain(MemoryClass memory_class, const MemoryEvidence& evidence);
+/// Adds what the line that asked works on, if the hook of Python's exceptions (python/drydock/_hooks.py) put it behind
+/// the message.
+void tell_operands(const std::string& exception_text, std::vector<std::string>& evidence);
 
 }  // namespace drydock::ledger

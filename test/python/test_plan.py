@@ -277,6 +277,31 @@ def test_a_program_that_fails_in_every_variation(drydock):
     assert "no variation" in made.stderr
 
 
+def test_an_interrupt_keeps_the_variations_that_are_known(drydock):
+    write(
+        drydock,
+        "import sys, time\nif sys.argv[1] == 'a': sys.exit('no a')\nprint('waiting', flush=True)\ntime.sleep(100)",
+    )
+    process = subprocess.Popen(
+        [drydock.binary, "tune", "--program", "--vary", "name=a,b,c", "--out", "t1", *command("{name}")],
+        cwd=drydock.work,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not any("waiting" in log.read_text() for log in (drydock.work / "t1").glob("*.log")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, output + errors
+    assert "failed: exit code 1: no a" in output
+    assert "1 of 3 variations run" in output
+    assert "Interrupted" in output
+
+
 @pytest.mark.slow
 @needs_client
 def test_a_plain_loop_is_ended_after_its_steps(drydock):

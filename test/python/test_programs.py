@@ -134,12 +134,15 @@ def test_an_exception_is_the_programs_and_is_in_the_ledger(run_program: Callable
 
 
 def test_oversize_is_told_from_capacity(run_program: Callable) -> None:
-    run = run_program("import torch\nx = torch.empty(80 << 30, dtype=torch.uint8, device='npu')\n")
+    run = run_program(
+        "import torch\ntotal = 80 << 30\nx = torch.ones(4, 2, device='npu').repeat(total // 32, 1)\n",
+    )
     verdict = run.ledger()["verdict"]
     assert run.exit_code == 1
     assert (verdict["kind"], verdict["class"]) == ("oom", "oversize")
-    assert verdict["line"].endswith("program.py:2")
+    assert verdict["line"].endswith("program.py:3")
     assert verdict["requested_bytes"] >= 80 << 30
+    assert "The line that asked works on total = 85899345920." in verdict["evidence"]
 
 
 def test_a_program_that_survives_running_out_of_memory_ran(run_program: Callable) -> None:
