@@ -91,7 +91,7 @@ std::map<std::string, std::string> ProgramRuns::environment_of(const tune::Place
 std::string ProgramRuns::name_of(const tune::Variation& variation) {
   constexpr size_t kMostLetters = 80;
   std::string name;
-  for (const auto& [what, value] : variation) name += (name.empty() ? "" : "-") + what + "-" + value;
+  for (const auto& [what, value] : variation) name += fmt::format("{}{}-{}", name.empty() ? "" : "-", what, value);
   for (char& letter : name)
     if (std::isalnum(static_cast<unsigned char>(letter)) == 0 && letter != '.' && letter != '_') letter = '-';
   if (name.empty()) return "run";

@@ -179,13 +179,13 @@ std::vector<Variation> combinations_of(const std::vector<Axis>& axes) {
 
 std::string text_of(const Variation& variation) {
   std::string text;
-  for (const auto& [name, value] : variation) text += (text.empty() ? "" : " ") + name + "=" + value;
+  for (const auto& [name, value] : variation) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
   return text.empty() ? "(as it is)" : text;
 }
 
 std::string shell_line(const Placed& placed) {
   std::string line;
-  for (const auto& [name, value] : placed.environment) line += name + "=" + quoted(value) + " ";
+  for (const auto& [name, value] : placed.environment) line += fmt::format("{}={} ", name, quoted(value));
   for (const std::string& argument : placed.command) line += quoted(argument) + " ";
   if (!line.empty()) line.pop_back();
   return line;
