@@ -58,6 +58,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                  "Largest output that auto computes, in bytes or as 4MiB (default 1MiB)");
   app.add_option("--threads", options.threads,
                  "Threads that compute operators, 1 to 256 (default: the cores that the process may use)");
+  app.add_option("--workspace", options.workspace,
+                 "Scratch memory that operators ask for: rules (default: as on hardware, where known), none, upper");
   app.add_option("--cann", options.cann, "CANN version to claim (default: the profile's, 9.1.0)");
   app.add_option("--driver", options.driver, "Driver version to claim (default: the one released with that CANN)");
   app.add_flag("--guard", options.guard, "Make host code that touches device memory fault");

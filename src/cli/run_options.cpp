@@ -134,6 +134,9 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
                                                  "compute operators, 1 to {}.",
                                                  threads, base::kMaxThreads));
 
+  const std::string workspace = given(options.workspace, "DRYDOCK_WORKSPACE", "rules");
+  DRYDOCK_RETURN_IF_ERROR(one_of("--workspace", workspace, {"rules", "none", "upper"}));
+
   const std::string cann = given(options.cann, "DRYDOCK_CANN", "");
   const std::string driver = given(options.driver, "DRYDOCK_DRIVER", "");
   device::ClaimedVersions versions =
@@ -147,6 +150,7 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   set["DRYDOCK_VALUE_BUDGET"] = std::to_string(budget_bytes);
   set["DRYDOCK_RECORD"] = info.record;
   set["DRYDOCK_HOLDERS"] = holders;
+  set["DRYDOCK_WORKSPACE"] = workspace;
   if (!threads.empty()) set["DRYDOCK_THREADS"] = threads;
   if (!cann.empty()) set["DRYDOCK_CANN"] = cann;
   if (!driver.empty()) set["DRYDOCK_DRIVER"] = driver;

@@ -19,6 +19,7 @@ struct RunOptions {
   std::string values;
   std::string value_budget;
   std::string threads;
+  std::string workspace;
   std::string cann;
   std::string driver;
   std::string record;

@@ -6,6 +6,7 @@
 
 #include "abi/generated/entry_rows.h"
 #include "ops/operator_row.h"
+#include "ops/workspace.h"
 
 namespace drydock::cli {
 namespace {
@@ -105,7 +106,8 @@ std::string describe(const SupportLine& line) {
   for (const ops::ArgSpec& arg : row.args) {
     text += fmt::format("    {}{} {}\n", direction_prefix(arg), name_of(arg.kind), arg.name);
   }
-  if (row.workspace_bytes > 0) text += fmt::format("  workspace: {} bytes\n", row.workspace_bytes);
+  for (const ops::WorkspaceRule& rule : ops::workspace_rules(static_cast<uint32_t>(line.operator_index)))
+    text += fmt::format("  workspace: {} ({})\n", rule.text, trace::name_of(rule.basis));
   return text;
 }
 

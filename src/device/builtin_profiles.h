@@ -35,6 +35,13 @@ l2_bytes = 201_326_592
 ub_bytes = 196_608
 hbm_tbs = 1.6
 
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
+
 [rates]
 # Peak rates per device, in 1e12 operations a second.
 bf16_tflops = 353.9
@@ -73,6 +80,13 @@ context_bytes = 92_168_192
 l2_bytes = 201_326_592
 ub_bytes = 196_608
 hbm_tbs = 1.6
+
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
 
 [rates]
 # Peak rates per device, in 1e12 operations a second.
@@ -113,6 +127,13 @@ l2_bytes = 201_326_592
 ub_bytes = 196_608
 hbm_tbs = 1.6
 
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
+
 [rates]
 # Peak rates per device, in 1e12 operations a second.
 bf16_tflops = 294.9
@@ -150,6 +171,13 @@ context_bytes = 92_168_192
 l2_bytes = 100_663_296
 ub_bytes = 196_608
 hbm_tbs = 0.8
+
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
 
 [rates]
 # Peak rates per device, in 1e12 operations a second.
@@ -189,6 +217,13 @@ context_bytes = 92_168_192
 l2_bytes = 176_160_768
 ub_bytes = 196_608
 hbm_tbs = 1.6
+
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
 
 [rates]
 # Peak rates per device, in 1e12 operations a second.
@@ -235,6 +270,13 @@ hbm_tbs = 1.6
 usable_bytes = 65_796_046_848
 idle_bytes = 109_051_904
 
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
+
 [rates]
 # Peak rates per device, in 1e12 operations a second.
 bf16_tflops = 353.9
@@ -279,6 +321,13 @@ hbm_tbs = 1.6
 # The second die of each package, seen on one host: 150.70 MiB in use for a fresh process.
 usable_bytes = 65_796_046_848
 idle_bytes = 109_051_904
+
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
 
 [rates]
 # Peak rates per device, in 1e12 operations a second.
@@ -325,6 +374,13 @@ hbm_tbs = 1.6
 usable_bytes = 65_796_046_848
 idle_bytes = 109_051_904
 
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
+
 [rates]
 # Peak rates per device, in 1e12 operations a second.
 bf16_tflops = 245.8
@@ -369,6 +425,13 @@ hbm_tbs = 1.6
 # The second die of each package, seen on one host: 150.70 MiB in use for a fresh process.
 usable_bytes = 65_796_046_848
 idle_bytes = 109_051_904
+
+[hccl]
+# What a communicator of more than one rank takes at its first collective: two buffers and a fixed part. 419,467,264
+# bytes in public logs of the CANN 8 era, at the default size of 200 MiB (high confidence).
+buffer_bytes = 209_715_200
+buffers = 2
+fixed_bytes = 36_864
 
 [rates]
 # Peak rates per device, in 1e12 operations a second.

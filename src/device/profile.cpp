@@ -303,6 +303,11 @@ Status parse_profile(std::string_view text, std::string_view format, std::string
   reader.bytes("memory.odd_die.usable_bytes", result.odd_die.usable_bytes, 1, false);
   reader.bytes("memory.odd_die.idle_bytes", result.odd_die.idle_bytes, 0, false);
   reader.bytes("memory.odd_die.context_bytes", result.odd_die.context_bytes, 0, false);
+  reader.bytes("hccl.buffer_bytes", result.hccl_buffer_bytes, 1, false);
+  int64_t hccl_buffers = result.hccl_buffers;
+  reader.integer("hccl.buffers", hccl_buffers, 0, 16, false);
+  result.hccl_buffers = static_cast<int32_t>(hccl_buffers);
+  reader.bytes("hccl.fixed_bytes", result.hccl_fixed_bytes, 0, false);
   reader.rate("rates.bf16_tflops", result.bf16_tflops);
   reader.rate("rates.fp16_tflops", result.fp16_tflops);
   reader.rate("rates.int8_tops", result.int8_tops);

@@ -38,6 +38,11 @@ struct Profile {
   DieMemory even_die;
   DieMemory odd_die;  ///< equal to `even_die` where the profile does not tell them apart
 
+  // What a communicator of more than one rank takes of each of its devices, from its first collective on.
+  uint64_t hccl_buffer_bytes = uint64_t{200} << 20;  ///< unless HCCL_BUFFSIZE says otherwise
+  int32_t hccl_buffers = 2;
+  uint64_t hccl_fixed_bytes = 36'864;
+
   // Peak rates of one device, in 1e12 operations a second.
   double bf16_tflops = 0;
   double fp16_tflops = 0;
@@ -50,6 +55,12 @@ struct Profile {
   std::string driver_version;     ///< claimed unless a setting says otherwise
   int64_t operator_issue_ns = 0;  ///< time the target's own CPU takes to issue one operator
 
+  /// `buffer_bytes`: as HCCL_BUFFSIZE says, 0 for the default. A world of one has no buffers.
+  uint64_t communicator_bytes(int32_t ranks, uint64_t buffer_bytes = 0) const {
+    if (ranks < 2) return 0;
+    return static_cast<uint64_t>(hccl_buffers) * (buffer_bytes == 0 ? hccl_buffer_bytes : buffer_bytes) +
+           hccl_fixed_bytes;
+  }
   const DieMemory& die(int32_t physical_device) const { return physical_device % 2 == 0 ? even_die : odd_die; }
 };
 

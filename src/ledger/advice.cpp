@@ -167,7 +167,8 @@ std::string explain(MemoryClass memory_class, const MemoryEvidence& evidence) {
       return fmt::format("The {} asked for at once are more than the whole device has ({}).", asked,
                          human_size(evidence.capacity_bytes));
     case MemoryClass::kWorkspace:
-      return evidence.asked_for_workspace ? fmt::format("An operator's scratch memory of {} did not fit.", asked)
+      return evidence.asked_for_workspace || evidence.scratch_bytes > 0
+                 ? fmt::format("An operator's scratch memory of {} did not fit.", asked)
                                           : fmt::format("Operators' scratch memory holds {}, more than all tensors.",
                                                         human_size(evidence.workspace_bytes));
     case MemoryClass::kGrowth:

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "ledger/aicpu.h"
 #include "ledger/database.h"
 #include "ledger/memory_records.h"
+#include "ledger/workspace_summary.h"
 #include "trace/call_encoding.h"
 #include "trace/reader.h"
 
@@ -71,6 +73,10 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
                                 .file = std::string(reader.string(record.file)),
                                 .line = record.file_line});
       break;
+    case Kind::kWorkspaceGiven:
+      account.workspaces.given(record, reader.records());
+      take_memory_record(reader, record, account.memory(record.device));
+      break;
     case Kind::kDriverFreed:
       account.driver_returned(record.memory, record.size_bytes, record.line);
       take_memory_record(reader, record, account.memory(record.device));
@@ -85,6 +91,26 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
 int minor_of(std::string_view python_version) {
   const size_t dot = python_version.find('.');
   return dot == std::string_view::npos ? 0 : std::atoi(std::string(python_version.substr(dot + 1)).c_str());
+}
+
+// Of the device with the highest peak, of the process that decided or of all: what it would have come to without
+// workspaces. Nothing where no operator asked for one.
+std::optional<WithoutWorkspaces> compare_without_workspaces(const fs::path& run_folder, LedgerSources& sources) {
+  const MemoryAccount* highest = nullptr;
+  for (size_t index = 0; index < sources.processes.size(); ++index) {
+    if (sources.verdict.process >= 0 && sources.verdict.process != static_cast<int>(index)) continue;
+    for (const auto& [device, memory] : sources.processes[index].memories()) {
+      if (highest != nullptr && memory.peak_reserved_bytes() <= highest->peak_reserved_bytes()) continue;
+      highest = &memory;
+      sources.without_process = static_cast<int>(index);
+      sources.without_device = device;
+    }
+  }
+  if (highest == nullptr) return std::nullopt;
+  const ProcessAccount& process = sources.processes[static_cast<size_t>(sources.without_process)];
+  if (process.workspaces.is_empty()) return std::nullopt;
+  return replay_without_workspaces(run_folder / "traces" / process.trace_file, highest->device(),
+                                   sources.run.variable("PYTORCH_NPU_ALLOC_CONF"), highest->peak_reserved_bytes());
 }
 
 // Replaces the ledger only by a whole one.
@@ -184,8 +210,15 @@ Status build_ledger(const fs::path& run_folder, EntryLookup entry_of, BuiltLedge
     if (!first.values.empty()) run.values = first.values;
   }
 
-  const Verdict verdict = judge(run, processes, unread, entry_of);
-  const LedgerSources sources{run, processes, problems, verdict, entry_of};
+  Verdict verdict = judge(run, processes, unread, entry_of);
+  LedgerSources sources{run, processes, problems, verdict, entry_of};
+  const std::optional<WithoutWorkspaces> without = compare_without_workspaces(run_folder, sources);
+  if (without) {
+    sources.without_workspaces = &*without;
+    if (verdict.kind == VerdictKind::kOutOfMemory)
+      if (std::string sentence = dependence_sentence(*without); !sentence.empty())
+        verdict.evidence.push_back(std::move(sentence));
+  }
   ledger = {.path = run_folder / kLedgerFile, .not_kept = {}};
   try {
     write_whole(ledger.path, sources);

@@ -56,6 +56,8 @@ MemoryClass classify(const MemoryEvidence& given) {
   if (external > 0 && evidence.limit_bytes == 0 && evidence.free_bytes < evidence.requested_bytes &&
       evidence.requested_bytes <= evidence.free_bytes + external)
     return MemoryClass::kExternal;
+  // A small workspace that does not fit any more says that the device is full, not that the workspace is too large.
+  if (evidence.scratch_bytes > evidence.capacity_bytes / 100) return MemoryClass::kWorkspace;
   if (evidence.workspace_bytes > evidence.reserved_bytes) return MemoryClass::kWorkspace;
   return MemoryClass::kCapacity;
 }

@@ -111,6 +111,7 @@ void MemoryAccount::block_requested(uint64_t address, uint64_t requested_bytes) 
 }
 
 void MemoryAccount::workspace_given(uint64_t address) {
+  if (address == FlatTable<LiveBlock>::kEmptyKey || address == 0) return;  // it could not be given
   LiveBlock* block = live_blocks_.find(address);
   if (block == nullptr || block->is_workspace || block->is_scratch) return;
   block->is_scratch = true;

@@ -10,6 +10,7 @@
 
 #include "ledger/flat_table.h"
 #include "ledger/memory_account.h"
+#include "ledger/workspace_account.h"
 #include "trace/recorder.h"
 
 namespace drydock::ledger {
@@ -135,6 +136,8 @@ class ProcessAccount {
   std::vector<SourceLine> lines;                 ///< by LineId; [0] is the unknown line
   std::vector<CallText> calls;                   ///< by CallId
   std::map<trace::StringId, std::string> names;  ///< of what labels named
+
+  WorkspaceAccount workspaces;  ///< which operators asked for workspace
 
   void operator_launched(int32_t device, trace::CallId call, trace::LineId line, trace::Outcome outcome);
   void copied(trace::CopyKind kind, int32_t device, uint64_t size_bytes, bool async, trace::LineId line);

@@ -272,6 +272,7 @@ Status load_report(const std::filesystem::path& ledger, Report& report) {
     load_run(database, report.run);
     load_verdict(database, report.verdict);
     load_memory(database, report);
+    load_workspaces(database, report.workspaces);
     load_operators(database, report);
     Statement sums =
         database.prepare("SELECT count(*), max(steps), sum(records), sum(bytes), sum(lost) FROM processes");

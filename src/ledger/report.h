@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "ledger/verdict.h"
+#include "ledger/workspace_summary.h"
 
 // What a reader of a ledger is told: read from the tables, printed as text or JSON.
 
@@ -87,6 +88,7 @@ struct Report {
   std::vector<HolderLine> peak_holders;  ///< of the device with the highest peak, largest first
 
   std::vector<AccountMoment> account;  ///< of that device
+  WorkspaceSummary workspaces;
 
   uint64_t operator_calls = 0;  ///< the sum of the four outcomes below
   uint64_t distinct_operators = 0;

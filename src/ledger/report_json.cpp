@@ -111,6 +111,28 @@ Json moment_json(const AccountMoment& moment) {
   return json;
 }
 
+Json workspaces_json(const WorkspaceSummary& summary) {
+  Json json;
+  json["mode"] = summary.mode;
+  json["largest"] = Json::array();
+  for (const WorkspaceRow& row : summary.largest)
+    json["largest"].push_back({{"operator", row.operator_name},
+                               {"call", row.signature},
+                               {"line", row.line},
+                               {"basis", row.basis},
+                               {"device", row.device},
+                               {"stream", row.stream},
+                               {"bytes", row.bytes},
+                               {"uses", row.uses}});
+  const WithoutWorkspaces& without = summary.without;
+  json["without"] = without.is_known ? Json{{"peak_allocated_bytes", without.peak_allocated_bytes},
+                                            {"peak_reserved_bytes", without.peak_reserved_bytes},
+                                            {"fits", without.fits}}
+                                     : Json(nullptr);
+  json["without_unknown"] = or_null(without.reason);
+  return json;
+}
+
 Json operators_json(const Report& report) {
   Json json;
   json["calls"] = report.operator_calls;
@@ -149,6 +171,7 @@ std::string report_json(const Report& report) {
                     {"peak_holders", holders_json(report.peak_holders)}};
   json["account"] = Json::array();
   for (const AccountMoment& moment : report.account) json["account"].push_back(moment_json(moment));
+  json["workspaces"] = workspaces_json(report.workspaces);
   json["operators"] = operators_json(report);
   json["assumptions"] = Json::array();
   for (const AssumptionRow& row : report.assumptions)

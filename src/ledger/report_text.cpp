@@ -279,6 +279,11 @@ std::string report_text(const Report& report) {
                          human_size(report.peak_reserved_bytes), human_size(report.peak_workspace_bytes),
                          counted(report.blocks, "block", "blocks"), counted(report.segments, "segment", "segments")));
     add_account(report, page);
+    bool is_first_of_workspaces = true;
+    for (const std::string& sentence : sentences_of(report.workspaces)) {
+      page.add(is_first_of_workspaces ? "workspace" : "", sentence);
+      is_first_of_workspaces = false;
+    }
     if (verdict.kind != VerdictKind::kOutOfMemory) {
       add_holders(report.peak_holders, "held by", page);
       if (report.survived_out_of_memories > 0)

@@ -42,6 +42,10 @@ CREATE TABLE account_holders(process INTEGER, device INTEGER, moment TEXT, kind 
   blocks INTEGER);
 CREATE TABLE segments(process INTEGER, device INTEGER, kind TEXT, address INTEGER, handle INTEGER, bytes INTEGER,
   line INTEGER, allocated_record INTEGER, freed_record INTEGER);
+CREATE TABLE workspaces(process INTEGER, device INTEGER, stream INTEGER, call INTEGER, line INTEGER, basis TEXT,
+  uses INTEGER, bytes INTEGER);
+CREATE TABLE without_workspaces(process INTEGER, device INTEGER, reason TEXT, peak_allocated_bytes INTEGER,
+  peak_reserved_bytes INTEGER, fits INTEGER);
 CREATE TABLE overheads(process INTEGER, device INTEGER, what TEXT, bytes INTEGER);
 CREATE TABLE out_of_memories(process INTEGER, device INTEGER, record INTEGER, step INTEGER, line INTEGER, kind TEXT,
   requested_bytes INTEGER, allocated_bytes INTEGER, reserved_bytes INTEGER, workspace_bytes INTEGER,

@@ -44,6 +44,7 @@ class Writer {
     write_operators();
     write_lines();
     write_verdict();
+    write_without_workspaces();
     database_.execute("COMMIT");
     // Last: a file without them is not a ledger.
     const std::string pragmas = "PRAGMA application_id=" + std::to_string(kApplicationId) +
@@ -120,7 +121,24 @@ class Writer {
       write_moment(index, process, memory.device(), "out of memory", memory.at_out_of_memory());
       write_moment(index, process, memory.device(), "end", memory.at_end());
     }
+    write_workspaces(index, process);
     write_events(index, process);
+  }
+
+  void write_workspaces(size_t index, const ProcessAccount& process) {
+    Statement put = database_.prepare("INSERT INTO workspaces VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+    for (const WorkspaceTally& row : process.workspaces.tallies()) {
+      const uint32_t call = row.call < call_map_.size() ? call_map_[row.call] : global_call(unknown_call_);
+      put.run(index, row.device, row.stream, call, line(row.line), trace::name_of(row.basis), row.uses, row.bytes);
+    }
+  }
+
+  void write_without_workspaces() {
+    if (sources_.without_workspaces == nullptr) return;
+    const WithoutWorkspaces& without = *sources_.without_workspaces;
+    database_.prepare("INSERT INTO without_workspaces VALUES(?, ?, ?, ?, ?, ?)")
+        .run(sources_.without_process, sources_.without_device, std::string_view(without.reason),
+             without.peak_allocated_bytes, without.peak_reserved_bytes, without.fits);
   }
 
   uint32_t line(trace::LineId id) const { return id < line_map_.size() ? line_map_[id] : line_map_[0]; }

@@ -30,6 +30,9 @@ class Executor {
   }
   trace::CallId call() const { return call_; }
   trace::LineId line() const { return line_; }
+  /// What the size that phase 1 answered rests on.
+  trace::WorkspaceBasis workspace_basis() const { return workspace_basis_; }
+  void set_workspace_basis(trace::WorkspaceBasis basis) { workspace_basis_ = basis; }
   /// "The call aclnnIndex(self=int64[10], ...) was made at train.py:3.": a fault is told at a later synchronize, where
   /// nothing else says which call it was.
   std::string describe() const;
@@ -52,6 +55,7 @@ class Executor {
   trace::CallId call_;
   trace::LineId line_;
   bool repeatable_ = false;
+  trace::WorkspaceBasis workspace_basis_ = trace::WorkspaceBasis::kUnknown;
   uint64_t fingerprint_ = 0;  ///< of the generations of all objects
   std::array<Arg, kFewArgs> few_args_;
   std::vector<Arg> many_args_;            ///< used instead when there are more

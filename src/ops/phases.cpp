@@ -20,6 +20,7 @@
 #include "ops/executor.h"
 #include "ops/gate.h"
 #include "ops/objects.h"
+#include "ops/workspace.h"
 #include "trace/call_encoding.h"
 #include "trace/recorder.h"
 
@@ -105,6 +106,18 @@ void tell_requested(std::span<const Arg> args) {
   }
 }
 
+void tell_workspace(const Executor& executor, const void* workspace, uint64_t size_bytes, uint32_t stream) {
+  const auto address = reinterpret_cast<uint64_t>(workspace);
+  const int32_t owner = device::device_of(workspace);
+  trace::workspace_given(owner, address,
+                         {.size_bytes = size_bytes,
+                          .call = executor.call(),
+                          .line = executor.line(),
+                          .stream = stream,
+                          .basis = executor.workspace_basis()});
+  if (device::take_unsized_block(address)) trace::block_requested(owner, address, size_bytes);
+}
+
 Status prepare(uint32_t operator_index, std::span<const Arg> args, uint64_t& workspace_size, void*& handle) {
   const OperatorRow& row = operator_rows()[operator_index];
   if (row.operator_class == OperatorClass::kRefused) {
@@ -125,7 +138,10 @@ Status prepare(uint32_t operator_index, std::span<const Arg> args, uint64_t& wor
         code::ACLNN_ERR_RUNTIME_ERROR,
         fmt::format("{}: more than a million executors are waiting for their second phase.", row.name));
   }
-  workspace_size = row.workspace_bytes;
+  const WorkspaceNeed need = workspace_of(operator_index, args);
+  workspace_size = need.bytes;
+  executor->set_workspace_basis(need.basis);
+  trace::workspace_wanted({.size_bytes = need.bytes, .call = call, .line = line, .stream = 0, .basis = need.basis});
   handle = executor;
   return Status::ok();
 }
@@ -162,14 +178,9 @@ Status submit(uint32_t operator_index, void* workspace, uint64_t workspace_size,
                          fmt::format("{}: the workspace of {} bytes is not device memory: {}.", row.name,
                                      workspace_size, device::describe_address(workspace)));
   }
-  if (workspace_size > 0) {
-    const auto address = reinterpret_cast<uint64_t>(workspace);
-    const int32_t owner = device::device_of(workspace);
-    trace::workspace_given(owner, address);
-    if (device::take_unsized_block(address)) trace::block_requested(owner, address, workspace_size);
-  }
   device::Stream* stream = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(row.name, stream_handle, stream));
+  if (workspace_size > 0) tell_workspace(*executor, workspace, workspace_size, stream->id());
   // Wrong shapes and missing kernels are found while a call is computed, but the vendor finds them before it is
   // launched: they are this call's failure and no fault of the stream, which goes on.
   Status refused = Status::ok();

@@ -45,6 +45,7 @@ struct Event {
   uint8_t device = 0;
   EventKind kind = EventKind::kBlockAllocated;
   bool is_workspace = false;  ///< a block of torch_npu's workspace allocator, not of the caching allocator
+  bool is_scratch = false;    ///< a block of the caching allocator that was given to an operator as its workspace
 };
 
 enum class BlockState : uint8_t {

@@ -88,6 +88,7 @@ class TraceReading {
     switch (record.kind) {
       case Kind::kBlockAllocated: block_allocated(record, ordinal); break;
       case Kind::kBlockRequested: block_requested(record); break;
+      case Kind::kWorkspaceGiven: workspace_given(record); break;
       case Kind::kBlockFreed: block_freed(record, ordinal); break;
       case Kind::kBlockCompleted: append(EventKind::kBlockFreeCompleted, record, ordinal); break;
       case Kind::kAllocatorOutOfMemory: {
@@ -161,6 +162,11 @@ class TraceReading {
     // The first wish for a block is the block's.
     if (found != live_.end() && history_.events[found->second.event].requested == 0)
       history_.events[found->second.event].requested = record.size_bytes;
+  }
+
+  void workspace_given(const Record& record) {
+    const auto found = live_.find({static_cast<uint8_t>(record.device), address_of(record.address)});
+    if (found != live_.end()) history_.events[found->second.event].is_scratch = true;
   }
 
   void block_freed(const Record& record, uint32_t ordinal) {

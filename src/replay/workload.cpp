@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -18,7 +19,10 @@ uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / u
 
 class Builder {
  public:
-  Builder(const History& history, uint8_t device) : history_(history) { load_.device = device; }
+  Builder(const History& history, uint8_t device, bool with_workspaces)
+      : history_(history), with_workspaces_(with_workspaces) {
+    load_.device = device;
+  }
 
   Workload build() {
     rank_streams();
@@ -103,6 +107,10 @@ class Builder {
   }
 
   void allocate(const Event& event, uint32_t index) {
+    if (!with_workspaces_ && (event.is_workspace || event.is_scratch)) {
+      if (event.is_scratch) left_out_.insert(event.address);
+      return;
+    }
     if (event.is_workspace) {
       emit(OperationKind::kAllocateWorkspace, event.size, 0, event, index);
       return;
@@ -126,6 +134,7 @@ class Builder {
 
   void request_free(const Event& event, uint32_t index) {
     if (event.is_workspace) return;
+    if (left_out_.contains(event.address)) return;
     const auto found = live_.find(event.address);
     if (found == live_.end()) {
       ++unknown_frees_;
@@ -138,6 +147,7 @@ class Builder {
   }
 
   void complete_free(const Event& event, uint32_t index) {
+    if (left_out_.erase(event.address) > 0) return;
     const auto found = live_.find(event.address);
     if (found == live_.end()) return;  // counted when it was asked for, or by address twice
     if (!load_.operations.empty() && load_.operations.back().kind == OperationKind::kFreeLater &&
@@ -168,7 +178,9 @@ class Builder {
   }
 
   const History& history_;
+  const bool with_workspaces_;
   Workload load_;
+  std::unordered_set<uint64_t> left_out_;  // addresses of live blocks that are no part of the workload
   std::unordered_map<uint64_t, Live> live_;
   std::vector<uint32_t> unused_;
   uint64_t live_bytes_ = 0;
@@ -186,6 +198,8 @@ std::vector<uint8_t> devices_of(const History& history) {
   return {devices.begin(), devices.end()};
 }
 
-Workload workload_of(const History& history, uint8_t device) { return Builder(history, device).build(); }
+Workload workload_of(const History& history, uint8_t device, bool with_workspaces) {
+  return Builder(history, device, with_workspaces).build();
+}
 
 }  // namespace drydock::replay

@@ -50,6 +50,7 @@ struct Workload {
 
 /// The devices of a history that have block events, in order.
 std::vector<uint8_t> devices_of(const History& history);
-Workload workload_of(const History& history, uint8_t device);
+/// `with_workspaces` false: as if no operator had asked for one.
+Workload workload_of(const History& history, uint8_t device, bool with_workspaces = true);
 
 }  // namespace drydock::replay

@@ -106,6 +106,9 @@ enum class Kind : uint8_t {
   kModuleNamed = 48,  ///< u32 module, u32 string
   kLabel = 49,        ///< operand device, flags label | tag << 4; u64 address; u64 bytes of the storage; u32 string,
                       ///< u32 0
+  kWorkspaceUsed = 50,         ///< as kWorkspaceGiven, and who it is for: operand device, flags basis | tag << 4; u64
+                               ///< address of the block (plain 0 before a refusal: it could not be given); u64 bytes
+                               ///< that were asked for; u32 call, u32 line; u32 stream, u32 0
 };
 
 /// Beside the module in a kBlockBirth.
@@ -167,6 +170,7 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kAllocatorOutOfMemory:
     case Kind::kLabel:
     case Kind::kEntryWide: return 4;
+    case Kind::kWorkspaceUsed:
     case Kind::kDriverAllocated:
     case Kind::kDriverFreed:
     case Kind::kDriverOutOfMemory: return 5;

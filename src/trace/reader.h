@@ -41,9 +41,10 @@ struct Record {
   TracedValue address;      ///< block, driver memory, copy; subject of kEntry
   TracedValue detail;       ///< handle of driver memory; detail of kEntry
 
-  CallId call = 0;                      ///< kOperator
+  CallId call = 0;                      ///< kOperator, kWorkspaceGiven
   Outcome outcome = Outcome::kGhost;    ///< kOperator
   bool is_workspace = false;            ///< kBlockAllocated
+  WorkspaceBasis basis{};               ///< kWorkspaceGiven; its size, call, line and stream are 0 in old traces
   bool has_request = false;             ///< kBlockAllocated: requested_bytes is known
   uint64_t requested_bytes = 0;         ///< kBlockAllocated
   uint8_t pool = 0;                     ///< kBlockAllocated, kAllocatorOutOfMemory

@@ -74,6 +74,16 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       record.device = device_of(operand);
       record.address = block_address();
       return true;
+    case Kind::kWorkspaceUsed:
+      record.kind = Kind::kWorkspaceGiven;
+      record.device = device_of(operand);
+      record.basis = static_cast<WorkspaceBasis>(flags & 15);
+      record.address = block_address();
+      record.size_bytes = words[1];
+      record.call = low(words[2]);
+      record.line = high(words[2]);
+      record.stream = low(words[3]);
+      return true;
     case Kind::kBlockRequestedLast:
       record.kind = Kind::kBlockRequested;
       if (last_block_.size_bytes < operand) return false;

@@ -84,6 +84,16 @@ void driver_record(Kind kind, DriverMemory memory, int32_t device, uint64_t addr
     append.forget_identity(object.bits);
 }
 
+thread_local WorkspaceUse wanted_workspace;
+
+// Address 0: nothing was given.
+void tell_wanted_workspace(Writer::Append& append, int32_t device) noexcept {
+  const WorkspaceUse& use = wanted_workspace;
+  if (use.size_bytes == 0) return;
+  append(Kind::kWorkspaceUsed, static_cast<uint8_t>(use.basis), device_operand(device),
+         {0, use.size_bytes, pair_of(use.call, use.line), pair_of(use.stream, 0)});
+}
+
 }  // namespace
 
 bool enabled() noexcept { return Writer::instance().is_recording(); }
@@ -187,6 +197,7 @@ void allocator_out_of_memory(int32_t device, uint32_t stream, uint8_t pool, uint
   Writer& writer = Writer::instance();
   if (!writer.is_recording()) return;
   Writer::Append append(writer);
+  tell_wanted_workspace(append, device);
   append(Kind::kAllocatorOutOfMemory, pool, device_operand(device), {rounded_bytes, free_bytes, pair_of(line, stream)});
 }
 
@@ -224,8 +235,15 @@ void block_requested(int32_t device, uint64_t address, uint64_t requested_bytes)
   }
 }
 
-void workspace_given(int32_t device, uint64_t address) noexcept {
-  address_record(Kind::kWorkspaceGiven, device, address);
+void workspace_given(int32_t device, uint64_t address, const WorkspaceUse& use) noexcept {
+  wanted_workspace.size_bytes = 0;
+  Writer& writer = Writer::instance();
+  if (!writer.is_recording()) return;
+  const Value place = value_of(writer, address);
+  Writer::Append append(writer);
+  append(Kind::kWorkspaceUsed, static_cast<uint8_t>(static_cast<uint8_t>(use.basis) | tag_bits(place, 4)),
+         device_operand(device),
+         {settle(append, place), use.size_bytes, pair_of(use.call, use.line), pair_of(use.stream, 0)});
 }
 
 void phase_began(Phase phase) noexcept {
@@ -258,6 +276,7 @@ void block_labelled(Label label, uint64_t address, uint64_t storage_bytes, Strin
   append(Kind::kLabel, static_cast<uint8_t>(static_cast<uint8_t>(label) | tag_bits(place, 4)), device_operand(device),
          {settle(append, place), storage_bytes, pair_of(name, 0)});
 }
+void workspace_wanted(const WorkspaceUse& use) noexcept { wanted_workspace = use; }
 
 void driver_allocated(DriverMemory kind, int32_t device, uint64_t address, uint64_t handle, uint64_t size_bytes,
                       LineId line) noexcept {
@@ -274,6 +293,7 @@ void driver_out_of_memory(DriverMemory kind, int32_t device, uint64_t requested_
   Writer& writer = Writer::instance();
   if (!writer.is_recording()) return;
   Writer::Append append(writer);
+  tell_wanted_workspace(append, device);
   append(Kind::kDriverOutOfMemory, static_cast<uint8_t>(kind), device_operand(device),
          {requested_bytes, free_bytes, capacity_bytes, pair_of(line, 0)});
 }

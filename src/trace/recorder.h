@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/export.h"
+#include "trace/workspace_basis.h"
 
 // How the rest of the library writes into the trace. All functions are cheap no-ops when recording is off, take no
 // lock of the caller's, never throw, never block on another process, and may be called from any thread, also under
@@ -58,8 +59,19 @@ DRYDOCK_API void block_freed(int32_t device, uint64_t address) noexcept;
 /// The bytes that were asked for the block at `address`, once they are known (the storage size that operators are
 /// given).
 DRYDOCK_API void block_requested(int32_t device, uint64_t address, uint64_t requested_bytes) noexcept;
+/// Who is given a workspace, and how much of it.
+struct WorkspaceUse {
+  uint64_t size_bytes = 0;  ///< as the operator asked
+  CallId call = 0;
+  LineId line = 0;
+  uint32_t stream = 0;
+  WorkspaceBasis basis = WorkspaceBasis::kUnknown;
+};
 /// The block at `address` is given to an operator as its workspace: torch_npu takes those from the same allocator.
-DRYDOCK_API void workspace_given(int32_t device, uint64_t address) noexcept;
+DRYDOCK_API void workspace_given(int32_t device, uint64_t address, const WorkspaceUse& use) noexcept;
+/// What the calling thread's last first phase answered (size 0: nothing): should the client be refused memory before
+/// it gives the workspace, the refusal's record is preceded by one that says for whom it was. Writes nothing itself.
+DRYDOCK_API void workspace_wanted(const WorkspaceUse& use) noexcept;
 
 enum class DriverMemory : uint8_t { kMalloc, kPhysical, kReservation, kMapping, kHost, kHostRegistered };
 /// Device memory handed out by the driver. `address` is 0 for physical handles; `handle` identifies those.

@@ -51,9 +51,12 @@ std::string print_content(const Reader& reader, const Record& record, const Text
                          record.has_request ? fmt::format(" of which {} asked", record.requested_bytes) : "",
                          block_place(record), at());
     case Kind::kBlockFreed: return print_value(record.address) + (record.is_pending ? " pending" : "");
-    case Kind::kBlockCompleted:
-    case Kind::kWorkspaceGiven: return print_value(record.address);
     case Kind::kBlockBirth: return {};
+    case Kind::kBlockCompleted: return print_value(record.address);
+    case Kind::kWorkspaceGiven:
+      if (record.size_bytes == 0) return print_value(record.address);
+      return fmt::format("{} {} bytes ({}) stream {} for {} at {}", print_value(record.address), record.size_bytes,
+                         name_of(record.basis), record.stream, print_call_of(reader, record.call), at());
     case Kind::kBlockStream: return fmt::format("npu:{} stream {} pool {}", record.device, record.stream, record.pool);
     case Kind::kAllocatorOutOfMemory:
       return fmt::format("npu:{} requested {} free {} stream {} at {}", record.device, record.size_bytes,
@@ -136,6 +139,7 @@ std::string_view name_of(Kind kind) noexcept {
     case Kind::kBlockAllocated:
     case Kind::kBlockAllocatedWide: return "block-allocated";
     case Kind::kBlockFreed: return "block-freed";
+    case Kind::kWorkspaceUsed:
     case Kind::kWorkspaceGiven: return "workspace-given";
     case Kind::kBlockStream: return "block-stream";
     case Kind::kBlockCompleted: return "block-completed";

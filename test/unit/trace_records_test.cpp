@@ -72,7 +72,9 @@ void record_everything() {
   block_requested(0, base + 300, 7);
   block_allocated(0, base, uint64_t{5} << 41, false, line);
   block_requested(0, base, uint64_t{5} << 40);
-  workspace_given(0, base + 1024);
+  workspace_given(
+      0, base + 1024,
+      {.size_bytes = 1500, .call = call, .line = line, .stream = 7, .basis = WorkspaceBasis::kMedium});
   block_freed(0, base + 1024);
   driver_allocated(DriverMemory::kMalloc, 0, base + (2 << 20), 0, 4 << 20, line);
   driver_allocated(DriverMemory::kPhysical, 0, 0, 5, 2 << 20, line);
@@ -118,7 +120,7 @@ thread 0 block-requested npu:0+0x64 7 bytes
 thread 0 block-requested npu:0+0x12c 7 bytes
 thread 0 block-allocated npu:0+0x0 10995116277760 bytes at /home/user/train.py:12 (Model.forward)
 thread 0 block-requested npu:0+0x0 5497558138880 bytes
-thread 0 workspace-given npu:0+0x400
+thread 0 workspace-given npu:0+0x400 1500 bytes (medium) stream 7 for aclnnAdd(self=bf16[2,3], other=fp32[3], alpha=2, >out=bf16[2,3]) at /home/user/train.py:12 (Model.forward)
 thread 0 block-freed npu:0+0x400
 thread 0 driver-allocated malloc npu:0 address npu:0+0x200000 handle 0 4194304 bytes at /home/user/train.py:12 (Model.forward)
 thread 0 driver-allocated physical npu:0 address 0 handle 5 2097152 bytes at /home/user/train.py:12 (Model.forward)

@@ -134,6 +134,8 @@ def _rows_source(spec: Spec) -> str:
                 for arg in legacy.args
             ]
             lines += wrap(f"constexpr ArgSpec kLegacyArgs{index}[] = {{{', '.join(specs)}}};", "    ")
+    # Of the row of spec/workspace.csv that is for all calls.
+    constants = {name: row.constant_bytes for row in spec.workspace if not row.when for name in row.operators}
     lines += ["", "constexpr OperatorRow kRows[] = {"]
     for index, operator in enumerate(spec.operators):
         args = f"kArgs{index}" if operator.args else "{}"
@@ -142,7 +144,7 @@ def _rows_source(spec: Spec) -> str:
         assumed = f"AssumedValue::{_ASSUMED[operator.assumed]}"
         lines.append(f"    {{{c_string(operator.name)}, {row_class}, {args}, {kernel}, {assumed},")
         resized = "true" if any(arg.resized for arg in operator.args) else "false"
-        lines.append(f"     {operator.workspace_bytes}, {c_string(operator.reason)}, {resized}}},")
+        lines.append(f"     {constants.get(operator.name, 0)}, {c_string(operator.reason)}, {resized}}},")
     for index, legacy in enumerate(spec.legacy_operators):
         args = f"kLegacyArgs{index}" if legacy.args else "{}"
         lines.append(f"    {{{c_string(legacy.name)}, OperatorClass::kModelled, {args}, kernels::{legacy.kernel},")
