@@ -46,8 +46,8 @@ Status senseless(const char* name, std::string_view text, std::string_view rule)
   return Status::error(code::ACL_ERROR_RT_PARAM_INVALID, fmt::format("{}=\"{}\" makes no sense: {}", name, text, rule));
 }
 
-// Those that src/values, src/trace, src/ops and src/base read for themselves: they go by a default where a text makes no sense,
-// which must not pass for what was asked.
+// Those that src/values, src/trace, src/ops and src/base read for themselves: they go by a default where a text makes
+// no sense, which must not pass for what was asked.
 Status check_others() {
   if (const char* text = environment("DRYDOCK_VALUES"); text != nullptr && *text != '\0') {
     const std::string_view view(text);

@@ -169,8 +169,8 @@ std::string explain(MemoryClass memory_class, const MemoryEvidence& evidence) {
     case MemoryClass::kWorkspace:
       return evidence.asked_for_workspace || evidence.scratch_bytes > 0
                  ? fmt::format("An operator's scratch memory of {} did not fit.", asked)
-                                          : fmt::format("Operators' scratch memory holds {}, more than all tensors.",
-                                                        human_size(evidence.workspace_bytes));
+                 : fmt::format("Operators' scratch memory holds {}, more than all tensors.",
+                               human_size(evidence.workspace_bytes));
     case MemoryClass::kGrowth:
       if (evidence.growth == Growth::kLongerInputs)
         return fmt::format(

@@ -203,9 +203,7 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
     take_message(text, evidence);
   }
   evidence.asked_for_workspace = contains(text, "NPUWorkspaceAllocator");
-  const WorkspaceTally* refused =
-      candidate.event == nullptr ? nullptr : process.workspaces.refused_by(candidate.event->record);
-  if (refused != nullptr) evidence.scratch_bytes = refused->bytes;
+  if (candidate.event != nullptr) take_refused(process, candidate.event->record, directory, evidence, verdict);
   const Trend& trend = verdict.trend.trend;
   evidence.growth = trend.growth;
   evidence.grown_bytes = trend.grown_bytes;
@@ -224,16 +222,6 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
   if (verdict.line.empty()) verdict.line = line_text(SourceLine(), directory);
 
   if (verdict.memory_class == MemoryClass::kOversize) tell_operands(text, verdict.evidence);
-  if (refused != nullptr)
-    verdict.evidence.push_back(refused_sentence(
-        {.operator_name = refused->call < process.calls.size() ? process.calls[refused->call].name : "an operator",
-         .signature = {},
-         .line = line_text(process, refused->line, directory),
-         .basis = std::string(trace::name_of(refused->basis)),
-         .device = refused->device,
-         .stream = refused->stream,
-         .bytes = refused->bytes,
-         .uses = refused->uses}));
   if (verdict.memory_class == MemoryClass::kFragmentation && candidate.event != nullptr)
     verdict.evidence.push_back(stranded_sentence(process, candidate.event->stranded, directory));
   std::string growing;

@@ -114,11 +114,11 @@ struct MemoryEvidence {
   uint64_t capacity_bytes = 0;
   uint64_t idle_bytes = 0;
   uint64_t hccl_bytes = 0;
-  uint64_t limit_bytes = 0;  ///< most that the program lets itself reserve; 0 if it set no limit
+  uint64_t limit_bytes = 0;          ///< most that the program lets itself reserve; 0 if it set no limit
   bool asked_for_workspace = false;  ///< torch_npu's workspace allocator did
   uint64_t scratch_bytes = 0;  ///< of the workspace that the refused request was for, where blocks serve as workspace
-  uint64_t grown_bytes = 0;  ///< kept from step to step, since the second step
-  uint32_t grown_steps = 0;  ///< in how many steps
+  uint64_t grown_bytes = 0;    ///< kept from step to step, since the second step
+  uint32_t grown_steps = 0;    ///< in how many steps
   Growth growth = Growth::kNone;
 
   uint64_t cached_bytes() const;

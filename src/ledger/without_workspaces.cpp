@@ -25,8 +25,7 @@ WithoutWorkspaces replay_without_workspaces(const std::filesystem::path& trace, 
                                             const std::string& allocator_settings,
                                             uint64_t recorded_peak_reserved_bytes) {
   replay::Settings settings;
-  if (const Status status = replay::parse_settings(allocator_settings, replay::Policy::kNpu, settings);
-      !status.is_ok())
+  if (const Status status = replay::parse_settings(allocator_settings, replay::Policy::kNpu, settings); !status.is_ok())
     return unknown(fmt::format("The allocator's settings are none that the model knows: {}", status.message()));
   replay::History history;
   if (const Status status = replay::read_trace(trace.string(), history); !status.is_ok())

@@ -7,7 +7,10 @@
 #include <fmt/format.h>
 
 #include "ledger/database.h"
+#include "ledger/process_account.h"
 #include "ledger/sizes.h"
+#include "ledger/verdict.h"
+#include "ledger/workspace_account.h"
 
 namespace drydock::ledger {
 namespace {
@@ -80,8 +83,18 @@ std::vector<std::string> sentences_of(const WorkspaceSummary& summary) {
   return sentences;
 }
 
-std::string refused_sentence(const WorkspaceRow& row) {
-  return fmt::format("What could not be given was the workspace of an operator: {}.", words_of(row));
+void take_refused(const ProcessAccount& process, uint64_t refusal, std::string_view directory, MemoryEvidence& evidence,
+                  Verdict& verdict) {
+  const WorkspaceTally* refused = process.workspaces.refused_by(refusal);
+  if (refused == nullptr) return;
+  evidence.scratch_bytes = refused->bytes;
+  WorkspaceRow row;
+  row.operator_name = refused->call < process.calls.size() ? process.calls[refused->call].name : "an operator";
+  row.line = line_text(process, refused->line, directory);
+  row.basis = trace::name_of(refused->basis);
+  row.bytes = refused->bytes;
+  verdict.evidence.push_back(
+      fmt::format("What could not be given was the workspace of an operator: {}.", words_of(row)));
 }
 
 std::string dependence_sentence(const WithoutWorkspaces& without) {

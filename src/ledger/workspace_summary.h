@@ -10,6 +10,9 @@
 namespace drydock::ledger {
 
 class Database;
+class ProcessAccount;
+struct MemoryEvidence;
+struct Verdict;
 
 /// An operator's workspace as people read it.
 struct WorkspaceRow {
@@ -37,8 +40,10 @@ void load_workspaces(Database& database, WorkspaceSummary& summary);
 /// what the peak would be without. Empty if no operator asked for any.
 std::vector<std::string> sentences_of(const WorkspaceSummary& summary);
 
-/// "The request that failed was 20.0 MiB of workspace for aclnnMatmul at train.py:12 ...".
-std::string refused_sentence(const WorkspaceRow& row);
+/// If the trace's `refusal`-th record refused an operator's workspace: its size, and a sentence that names operator and
+/// line.
+void take_refused(const ProcessAccount& process, uint64_t refusal, std::string_view directory, MemoryEvidence& evidence,
+                  Verdict& verdict);
 /// What the replay says of a run that died; empty if it says nothing.
 std::string dependence_sentence(const WithoutWorkspaces& without);
 

@@ -103,8 +103,8 @@ WorkspaceNeed workspace_of(uint32_t operator_index, std::span<const Arg> args, W
     int64_t kernel = rule->kernel_constant;
     if (rule->kernel != nullptr) kernel = std::max<int64_t>(0, saturating_sum(kernel, rule->kernel(call)));
     need.kernel_bytes = static_cast<uint64_t>(kernel);
-    total = saturating_sum(
-        total, rule->path == WorkspacePath::kComposite ? WorkspaceCall::align_saturating(kernel) : kernel);
+    total = saturating_sum(total,
+                           rule->path == WorkspacePath::kComposite ? WorkspaceCall::align_saturating(kernel) : kernel);
   }
   if (rule->temporaries != nullptr) total = saturating_sum(total, rule->temporaries(call));
   if (wants_bound && rule->upper != nullptr) {

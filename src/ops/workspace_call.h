@@ -117,9 +117,7 @@ class WorkspaceCall {
   static int64_t divide(int64_t value, int64_t by) { return by <= 0 ? 0 : value / by; }
   static int64_t align(int64_t bytes) { return align_saturating(bytes); }
 
-  static int64_t elements(const Tensor& tensor) {
-    return std::max<int64_t>(0, saturating_product(tensor.dims.span()));
-  }
+  static int64_t elements(const Tensor& tensor) { return std::max<int64_t>(0, saturating_product(tensor.dims.span())); }
   static int64_t bytes_of(const Tensor& tensor) { return drydock::bytes_of(tensor.dtype, elements(tensor)); }
   /// A matrix (or a batch of them) whose rows lie in memory as columns, densely: kernels of products take it as it is.
   static bool is_transposed(const Tensor& tensor) {

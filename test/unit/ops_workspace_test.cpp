@@ -1,5 +1,3 @@
-#include "ops/workspace.h"
-
 #include <charconv>
 #include <deque>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/tensor.h"
+#include "ops/workspace.h"
 #include "ops/workspace_call.h"
 
 namespace drydock::ops {
@@ -96,9 +95,9 @@ class WrittenCall {
 
   Tensor* tensor(std::string_view text) {
     static const std::map<std::string_view, DataType> kTypes = {
-        {"fp32", DataType::kFloat}, {"fp16", DataType::kFloat16}, {"bf16", DataType::kBFloat16},
-        {"int8", DataType::kInt8},  {"int16", DataType::kInt16},  {"int32", DataType::kInt32},
-        {"int64", DataType::kInt64}, {"uint8", DataType::kUInt8}, {"bool", DataType::kBool}};
+        {"fp32", DataType::kFloat},  {"fp16", DataType::kFloat16}, {"bf16", DataType::kBFloat16},
+        {"int8", DataType::kInt8},   {"int16", DataType::kInt16},  {"int32", DataType::kInt32},
+        {"int64", DataType::kInt64}, {"uint8", DataType::kUInt8},  {"bool", DataType::kBool}};
     const size_t open = text.find('[');
     const size_t close = text.find(']');
     std::vector<int64_t> dims;

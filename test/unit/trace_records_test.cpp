@@ -72,9 +72,8 @@ void record_everything() {
   block_requested(0, base + 300, 7);
   block_allocated(0, base, uint64_t{5} << 41, false, line);
   block_requested(0, base, uint64_t{5} << 40);
-  workspace_given(
-      0, base + 1024,
-      {.size_bytes = 1500, .call = call, .line = line, .stream = 7, .basis = WorkspaceBasis::kMedium});
+  workspace_given(0, base + 1024,
+                  {.size_bytes = 1500, .call = call, .line = line, .stream = 7, .basis = WorkspaceBasis::kMedium});
   block_freed(0, base + 1024);
   driver_allocated(DriverMemory::kMalloc, 0, base + (2 << 20), 0, 4 << 20, line);
   driver_allocated(DriverMemory::kPhysical, 0, 0, 5, 2 << 20, line);

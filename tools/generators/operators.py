@@ -5,6 +5,7 @@ from __future__ import annotations
 from .abi_types import declaration
 from .tables import LegacyArg, Operator, OperatorArg, Spec, SpecError
 from .text import BANNER, c_string, wrap
+from .workspace_rows import read_rows
 
 DOOR_FILES = 4
 
@@ -135,7 +136,7 @@ def _rows_source(spec: Spec) -> str:
             ]
             lines += wrap(f"constexpr ArgSpec kLegacyArgs{index}[] = {{{', '.join(specs)}}};", "    ")
     # Of the row of spec/workspace.csv that is for all calls.
-    constants = {name: row.constant_bytes for row in spec.workspace if not row.when for name in row.operators}
+    constants = {name: row.constant_bytes for row in read_rows(spec) if not row.when for name in row.operators}
     lines += ["", "constexpr OperatorRow kRows[] = {"]
     for index, operator in enumerate(spec.operators):
         args = f"kArgs{index}" if operator.args else "{}"

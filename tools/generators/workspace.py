@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .tables import UNITS, Operator, OperatorArg, Spec, SpecError, WorkspaceRow
+from .tables import Operator, OperatorArg, Spec, SpecError
 from .text import BANNER, c_string, wrap
+from .workspace_rows import UNITS, WorkspaceRow, read_rows
 
 _CONSTANTS = ("aic", "aiv", "sys")
 # Functions of one tensor, list or array.
@@ -275,7 +276,7 @@ class _Source:
 
     def text(self) -> str:
         by_operator: dict[str, list[WorkspaceRow]] = {}
-        for row in self._spec.workspace:
+        for row in read_rows(self._spec):
             for name in row.operators:
                 by_operator.setdefault(name, []).append(row)
         rules: list[str] = []
@@ -346,11 +347,12 @@ class _Source:
     def _function(self, text: str, is_truth: bool, operator: Operator, row: WorkspaceRow) -> str:
         if not text:
             return "nullptr"
-        body = tuple([str(is_truth), *_Formula(text, operator, self._spec, row.where).body(is_truth)])
+        body = (str(is_truth), *_Formula(text, operator, self._spec, row.where).body(is_truth))
         if body not in self._functions:
             name = f"{'holds' if is_truth else 'size'}_{len(self._functions)}"
             self._functions[body] = name
-            parameter = "const WorkspaceCall& call" if any("call." in line for line in body[1:]) else "const WorkspaceCall&"
+            is_used = any("call." in line for line in body[1:])
+            parameter = "const WorkspaceCall& call" if is_used else "const WorkspaceCall&"
             self._lines.append(f"{'bool' if is_truth else 'int64_t'} {name}({parameter}) {{")
             for statement in body[1:]:
                 self._lines += wrap(f"  {statement}", "      ")
