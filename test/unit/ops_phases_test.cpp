@@ -70,7 +70,7 @@ class PhasesTest : public ::testing::Test {
                                     memory);
   }
 
-  static int32_t call(std::string_view name, std::vector<Arg> args) {
+  int32_t call(std::string_view name, std::vector<Arg> args) {
     uint64_t workspace_size = 99;
     void* executor = nullptr;
     const uint32_t op = index_of(name);
@@ -80,8 +80,8 @@ class PhasesTest : public ::testing::Test {
       EXPECT_EQ(executor, nullptr);
       return code;
     }
-    std::vector<char> workspace(workspace_size + 1);
-    return phase2(op, workspace_size == 0 ? nullptr : workspace.data(), workspace_size, executor, nullptr);
+    void* workspace = workspace_size == 0 ? nullptr : allocate(workspace_size);
+    return phase2(op, workspace, workspace_size, executor, nullptr);
   }
 
   static Knowledge knowledge(const void* memory, size_t size_bytes) {
