@@ -220,7 +220,6 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
   verdict.workspace_bytes = evidence.workspace_bytes;
   verdict.holders = holder_lines(process, holders, directory);
   if (verdict.line.empty()) verdict.line = line_text(SourceLine(), directory);
-
   if (verdict.memory_class == MemoryClass::kOversize) tell_operands(text, verdict.evidence);
   if (verdict.memory_class == MemoryClass::kFragmentation && candidate.event != nullptr)
     verdict.evidence.push_back(stranded_sentence(process, candidate.event->stranded, directory));

@@ -101,14 +101,14 @@ enum class Kind : uint8_t {
   kFractionSet = 41,           ///< operand device; u64 bytes that the process may use, all ones: all
   kCapacity = 44,              ///< operand device; u64 bytes that the driver says the device has
   kGarbageCollected = 45,      ///< operand generation; u32 line, u32 blocks freed meanwhile
-  kBlockBirth = 46,   ///< u32 module | gradients are recorded << 31, u32 0: of the blocks that follow (at first: 0)
-  kPhase = 47,        ///< operand phase that begins
-  kModuleNamed = 48,  ///< u32 module, u32 string
-  kLabel = 49,        ///< operand device, flags label | tag << 4; u64 address; u64 bytes of the storage; u32 string,
-                      ///< u32 0
-  kWorkspaceUsed = 50,         ///< as kWorkspaceGiven, and who it is for: operand device, flags basis | tag << 4; u64
-                               ///< address of the block (plain 0 before a refusal: it could not be given); u64 bytes
-                               ///< that were asked for; u32 call, u32 line; u32 stream, u32 0
+  kBlockBirth = 46,     ///< u32 module | gradients are recorded << 31, u32 0: of the blocks that follow (at first: 0)
+  kPhase = 47,          ///< operand phase that begins
+  kModuleNamed = 48,    ///< u32 module, u32 string
+  kLabel = 49,          ///< operand device, flags label | tag << 4; u64 address; u64 bytes of the storage; u32 string,
+                        ///< u32 0
+  kWorkspaceUsed = 50,  ///< as kWorkspaceGiven, and who it is for: operand device, flags basis | tag << 4; u64
+                        ///< address of the block (plain 0 before a refusal: it could not be given); u64 bytes
+                        ///< that were asked for; u32 call, u32 line; u32 stream, u32 0
 };
 
 /// Beside the module in a kBlockBirth.
