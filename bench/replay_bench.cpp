@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -25,7 +27,7 @@ constexpr int kSettings = 256;
 
 Workload repeated(const Workload& once, size_t events) {
   Workload load = once;
-  load.total_bytes *= 4;
+  load.total_bytes *= 4;  // the run may have died of its settings
   load.operations.clear();
   load.events.clear();
   std::vector<Operation> pass;
@@ -103,7 +105,8 @@ void ReplayDemoWithSets(benchmark::State& state) {
 BENCHMARK(ReplayDemoWithSets)->Arg(0)->ArgName("expandable")->Unit(benchmark::kMillisecond);
 BENCHMARK(ReplayDemoWithSets)->Arg(1)->ArgName("expandable")->Unit(benchmark::kMillisecond);
 
-// What a search over settings does: many settings, one workload, a thread for each core.
+// What a search over settings does: many settings, one workload, a thread for each core. Shared: what provably comes to
+// the same is replayed once.
 void ReplayManySettings(benchmark::State& state) {
   const Workload& load = demo(kEventsEach);
   if (load.operations.empty()) return state.SkipWithError("DRYDOCK_BENCH_RUN names no run with blocks");
@@ -122,19 +125,30 @@ void ReplayManySettings(benchmark::State& state) {
         break;
     }
   }
+  const bool shares = state.range(0) != 0;
   for (auto _ : state) {
+    Outcomes outcomes(load);
+    std::atomic<size_t> next{0};
     std::vector<std::thread> threads;
     constexpr size_t kThreads = 2;
     for (size_t thread = 0; thread < kThreads; ++thread)
-      threads.emplace_back([&, thread] {
-        for (size_t index = thread; index < all.size(); index += kThreads)
-          benchmark::DoNotOptimize(simulate(load, all[index]));
+      threads.emplace_back([&] {
+        bool was_replayed = false;
+        for (size_t index = next++; index < all.size(); index = next++)
+          benchmark::DoNotOptimize(shares ? outcomes.of(all[index], was_replayed) : simulate(load, all[index]));
       });
     for (std::thread& thread : threads) thread.join();
+    state.counters["replays"] = static_cast<double>(shares ? outcomes.replays() : all.size());
   }
   state.SetItemsProcessed(static_cast<int64_t>(load.operations.size()) * kSettings * state.iterations());
 }
-BENCHMARK(ReplayManySettings)->Unit(benchmark::kSecond)->UseRealTime()->Iterations(1);
+BENCHMARK(ReplayManySettings)
+    ->Arg(0)
+    ->Arg(1)
+    ->ArgName("shared")
+    ->Unit(benchmark::kSecond)
+    ->UseRealTime()
+    ->Iterations(1);
 
 }  // namespace
 }  // namespace drydock::replay

@@ -133,7 +133,10 @@ class Replaying {
     }
     for (const std::string& path : paths)
       if (const int code = replay_one(path); code != 0) return code;
-    if (options_.json) std::puts(json_.dump(2).c_str());
+    if (options_.json) {
+      if (json_["missing"].is_null()) json_["missing"] = ordered_json::array();
+      std::puts(json_.dump(2).c_str());
+    }
     if (!any_) complain(fmt::format("{} tells of no block of a caching allocator.", options_.run));
     return any_ && all_equal_ ? 0 : any_ ? 1 : kExitUsage;
   }
@@ -180,7 +183,7 @@ class Replaying {
       }
     }
     if (options_.json) {
-      json_["missing"] = missing;
+      for (std::string& sentence : missing) json_["missing"].push_back(std::move(sentence));
     } else {
       for (const std::string& sentence : missing) fmt::print("  missing        {}\n", sentence);
     }

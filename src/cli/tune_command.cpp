@@ -88,6 +88,10 @@ class Tuning {
         search.workloads.size() == 1 ? "" : "s", search.seconds,
         search.is_whole() ? "the whole grid" : "interrupted, so a better one may be among the rest",
         search.grid.illegal);
+    if (const auto replays = std::count_if(search.trials.begin(), search.trials.end(),
+                                           [](const tune::Trial& trial) { return trial.was_replayed; });
+        static_cast<size_t>(replays) < search.trials.size())
+      fmt::print("{} settings were replayed; the others provably come to the same as one of them.\n", replays);
     fmt::print("grid: {}\n", search.grid.description);
     if (report_.verdict.kind == ledger::VerdictKind::kOutOfMemory)
       fmt::print("The run died in step {}: what it would have asked for later is not in its trace.\n",

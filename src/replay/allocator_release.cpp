@@ -39,6 +39,9 @@ void CachingAllocator::release_block(uint32_t index) {
 bool CachingAllocator::release_available(const Request& request) {
   if (settings_.max_split_bytes == kUnlimited) return false;
   const uint32_t wanted = std::max(request.size, max_split_);
+  // What is given back here follows from the very number.
+  indifference_.split(max_split_ - 1, true);
+  indifference_.split(max_split_, false);
   FreeBlocks& cached = shelves_[request.shelf].cached;
   const auto is_whole = [&](uint32_t index) {
     return blocks_[index].previous == kNoBlock && blocks_[index].next == kNoBlock;
@@ -134,17 +137,12 @@ void CachingAllocator::empty_cache() {
   release_cached();
 }
 
-bool CachingAllocator::would_collect() const {
-  return has_limit_ && settings_.garbage_collection_threshold > 0 &&
-         total_units_ * kUnit >
-             static_cast<uint64_t>(settings_.garbage_collection_threshold * static_cast<double>(allowed_bytes_));
-}
+bool CachingAllocator::would_collect() const { return total_units_ * kUnit > collection_threshold(); }
 
 void CachingAllocator::collect_garbage() {
   if (!would_collect()) return;
-  const auto threshold =
-      static_cast<uint64_t>(settings_.garbage_collection_threshold * static_cast<double>(allowed_bytes_));
-  const uint64_t target = total_units_ * kUnit - threshold;
+  const uint64_t total = total_units_ * kUnit;
+  const uint64_t target = total - collection_threshold();
   const uint32_t now = lookups_[0];
   double total_age = 0;
   int count = 0;
@@ -162,7 +160,9 @@ void CachingAllocator::collect_garbage() {
   uint64_t reclaimed = 0;
   bool freed = true;
   bool freed_any = false;
-  while (reclaimed < target && freed && count > 0) {
+  while (freed && count > 0) {
+    indifference_.threshold(total - reclaimed, reclaimed < target);
+    if (reclaimed >= target) break;
     const double threshold_age = total_age / count;
     freed = false;
     for (uint32_t& index : candidates) {

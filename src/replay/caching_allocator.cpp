@@ -58,8 +58,23 @@ void CachingAllocator::limit(uint64_t allowed_bytes) {
 }
 
 Speciality CachingAllocator::speciality() const {
-  if (!has_simple_rounding_ || settings_.garbage_collection_threshold > 0) return Speciality::kNone;
+  if (!has_simple_rounding_ || max_split_ != 0xffffffff || settings_.garbage_collection_threshold > 0)
+    return Speciality::kNone;
   return is_expandable_ ? Speciality::kExpandable : Speciality::kNative;
+}
+
+uint64_t CachingAllocator::collection_threshold() const {
+  if (!collects_) return kUnlimited;
+  return static_cast<uint64_t>(settings_.garbage_collection_threshold * static_cast<double>(allowed_bytes_));
+}
+
+void CachingAllocator::note_split(const Request& request) {
+  indifference_.split(request.size, request.size < max_split_);
+  const FreeBlocks& cached = shelves_[request.shelf].cached;
+  const FreeBlocks::Position place = cached.lower_bound(request.size);
+  if (FreeBlocks::is_end(place)) return;
+  const uint32_t size = blocks_[cached.at(place)].size;
+  indifference_.split(size, size < max_split_);
 }
 
 uint32_t CachingAllocator::segment_size_of(const Request& request) const {
@@ -144,6 +159,7 @@ uint32_t CachingAllocator::allocate_new(const Request& request) {
     const uint32_t block = take_cached(request);
     if (block != kNoBlock) return finish(block, request);
   }
+  indifference_.threshold(total_units_ * kUnit, would_collect());
   if (collects_) collect_garbage();
   bool was_rejected = false;
   uint32_t block = take_new(request, false, was_rejected);
@@ -192,7 +208,11 @@ void CachingAllocator::reserved_more(uint64_t units) {
 uint32_t CachingAllocator::take_new(const Request& request, bool is_retry, bool& was_rejected) {
   if (is_retry) ++tally_.retries;
   const uint32_t segment_size = segment_size_of(request);
-  if (has_limit_ && total_units_ + segment_size > allowed_units_) return kNoBlock;
+  // No block is larger than the segment that it came from.
+  if (max_split_ == 0xffffffff) indifference_.split(segment_size, true);
+  const bool is_too_many = has_limit_ && total_units_ + segment_size > allowed_units_;
+  indifference_.allowed(total_units_ + segment_size, is_too_many);
+  if (is_too_many) return kNoBlock;
   if (settings_.throw_on_oom) {
     const auto most = static_cast<uint64_t>(settings_.memory_fraction * static_cast<double>(driver_.total_bytes()));
     if ((total_units_ + segment_size) * kUnit > most) {

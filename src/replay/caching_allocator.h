@@ -32,6 +32,36 @@ struct AllocatorTally {
   uint64_t segments = 0;                 ///< segments or mappings got in all
 };
 
+/// Values of settings under which every decision so far would have been the same: what was compared with them lies on
+/// the same side.
+struct Indifference {
+  uint32_t split_above = 0;        ///< max_split_size, in units of 512 bytes: larger than this
+  uint32_t split_to = 0xffffffff;  ///< and at most this
+  uint64_t threshold_from = 0;     ///< bytes above which garbage is collected; kUnlimited: never
+  uint64_t threshold_to = kUnlimited;
+  uint64_t allowed_from = 0;  ///< units of 512 bytes that may be had; kUnlimited: any number
+  uint64_t allowed_to = kUnlimited;
+
+  void split(uint32_t size, bool is_below) {
+    split_above = std::max(split_above, is_below ? size : 0);
+    split_to = std::min(split_to, is_below ? 0xffffffff : size);
+  }
+  void threshold(uint64_t bytes, bool is_above) {
+    if (is_above) {
+      threshold_to = std::min(threshold_to, bytes - 1);
+    } else {
+      threshold_from = std::max(threshold_from, bytes);
+    }
+  }
+  void allowed(uint64_t units, bool is_too_many) {
+    if (is_too_many) {
+      allowed_to = std::min(allowed_to, units - 1);
+    } else {
+      allowed_from = std::max(allowed_from, units);
+    }
+  }
+};
+
 /// What is known of the settings when code that calls the allocator often is compiled.
 enum class Speciality : uint8_t {
   kNone,
@@ -87,6 +117,12 @@ class CachingAllocator {
     tally.peak_allocated_bytes = peak_allocated_units_ * kUnit;
     return tally;
   }
+  const Indifference& indifference() const { return indifference_; }
+  /// Bytes above which garbage is collected; kUnlimited if it never is.
+  uint64_t collection_threshold() const;
+  /// Units of 512 bytes that may be had; kUnlimited: no limit.
+  uint64_t allowed_units() const { return has_limit_ ? allowed_units_ : kUnlimited; }
+  uint32_t max_split_units() const { return max_split_; }
   /// All segments with their blocks, by address: for comparisons.
   std::vector<StateSegment> state() const;
 
@@ -113,6 +149,8 @@ class CachingAllocator {
     State state = State::kUnused;
   };
   static_assert(sizeof(Block) == 32);
+  // No device has half a tebibyte: larger requests, of damaged histories, are refused like this one.
+  static constexpr uint64_t kMostUnits = (uint64_t{1} << 30) - 1;
   static constexpr uint32_t kSmallRequest = static_cast<uint32_t>(kMib / kUnit);  // the largest of the small pool
 
   struct Segment {
@@ -142,6 +180,7 @@ class CachingAllocator {
   Request request_of(uint64_t bytes, uint32_t stream, uint32_t pool) const;
   template <Speciality kSpeciality = Speciality::kNone>
   FreeBlocks::Position find_cached(const Request& request) const;
+  void note_split(const Request& request);
   template <Speciality kSpeciality = Speciality::kNone>
   uint32_t take_cached(const Request& request);
   void prefer_growing(const FreeBlocks& cached, FreeBlocks::Position& place) const;
@@ -217,6 +256,7 @@ class CachingAllocator {
   };
   std::vector<Workspace> workspaces_;  // by stream
   AllocatorTally tally_;
+  Indifference indifference_;
 };
 
 // --- what nearly every event comes to: inline, the rest is elsewhere ---
@@ -225,9 +265,12 @@ template <Speciality kSpeciality>
 [[gnu::always_inline]] inline CachingAllocator::Request CachingAllocator::request_of(uint64_t bytes, uint32_t stream,
                                                                                      uint32_t pool) const {
   Request request;
-  request.size = kSpeciality != Speciality::kNone || has_simple_rounding_
-                     ? static_cast<uint32_t>(std::max<uint64_t>(1, (bytes + padding_ + kUnit - 1) / kUnit))
-                     : static_cast<uint32_t>(round_request(settings_, bytes) / kUnit);
+  const uint64_t asked = std::min(bytes, kMostUnits * kUnit - 2 * kUnit);
+  if (kSpeciality != Speciality::kNone || has_simple_rounding_) {
+    request.size = static_cast<uint32_t>(std::max<uint64_t>(1, (asked + padding_ + kUnit - 1) / kUnit));
+  } else {
+    request.size = static_cast<uint32_t>(std::min(round_request(settings_, asked) / kUnit, kMostUnits));
+  }
   request.shelf = (pool * 2 + (request.size <= kSmallRequest ? 1 : 0)) * streams_ + stream;
   return request;
 }
@@ -284,6 +327,7 @@ template <Speciality kSpeciality>
 template <Speciality kSpeciality>
 [[gnu::always_inline]] inline uint32_t CachingAllocator::take_cached(const Request& request) {
   if (kSpeciality == Speciality::kNone && collects_) ++lookups_[request.shelf / streams_];
+  if (kSpeciality == Speciality::kNone && max_split_ != 0xffffffff) note_split(request);
   const FreeBlocks::Position place = find_cached<kSpeciality>(request);
   if (FreeBlocks::is_end(place)) return kNoBlock;
   FreeBlocks& cached = shelves_[request.shelf].cached;

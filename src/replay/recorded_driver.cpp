@@ -17,6 +17,12 @@ std::string describe_call(const Event& event) {
   }
 }
 
+// Drydock's device gives whole pages and records them; a snapshot has what the allocator asked for.
+bool RecordedDriver::is_size(uint64_t recorded, uint64_t wanted) const {
+  constexpr uint64_t kPage = uint64_t{2} << 20;
+  return recorded == (source_ == Source::kSnapshot ? wanted : (wanted + kPage - 1) / kPage * kPage);
+}
+
 std::string RecordedDriver::recorded() const {
   const Event* next = peek();
   return next == nullptr ? "called the driver no more" : describe_call(*next);
@@ -43,7 +49,7 @@ bool RecordedDriver::refuses() {
 bool RecordedDriver::allocate(uint64_t bytes, uint64_t& address) {
   if (differs() || refuses()) return false;
   const Event* next = peek();
-  if (next == nullptr || next->kind != EventKind::kSegmentAllocated || next->size != bytes) {
+  if (next == nullptr || next->kind != EventKind::kSegmentAllocated || !is_size(next->size, bytes)) {
     differ(fmt::format("wants a segment of {} bytes", bytes));
     return false;
   }
@@ -56,7 +62,8 @@ bool RecordedDriver::allocate(uint64_t bytes, uint64_t& address) {
 void RecordedDriver::free(uint64_t address, uint64_t bytes) {
   if (differs()) return;
   const Event* next = peek();
-  if (next == nullptr || next->kind != EventKind::kSegmentFreed || next->address != address || next->size != bytes) {
+  if (next == nullptr || next->kind != EventKind::kSegmentFreed || next->address != address ||
+      !is_size(next->size, bytes)) {
     differ(fmt::format("gives back {} bytes at {:#x}", bytes, address));
     return;
   }

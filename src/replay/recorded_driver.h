@@ -44,6 +44,7 @@ class RecordedDriver final : public Driver {
  private:
   bool refuses();
   void differ(std::string what);
+  bool is_size(uint64_t recorded, uint64_t wanted) const;
   bool take_range(EventKind kind, uint64_t address, uint64_t bytes);
   std::string recorded() const;
 

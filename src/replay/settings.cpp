@@ -118,8 +118,9 @@ constexpr std::array<std::string_view, 3> kCudaWithoutEffect = {
 Status take_common(std::string_view key, std::string_view value, Settings& settings, bool& known) {
   known = true;
   constexpr uint64_t kMost = kUnlimited / kMib;
-  if (key == "max_split_size_mb") return take_mib(key, value, 20, kMost, settings.max_split_bytes);
-  if (key == "max_non_split_rounding_mb") return take_mib(key, value, 20, kMost, settings.max_non_split_rounding_bytes);
+  // Their least value is large_segment_size_mb's, which may come later.
+  if (key == "max_split_size_mb") return take_mib(key, value, 0, kMost, settings.max_split_bytes);
+  if (key == "max_non_split_rounding_mb") return take_mib(key, value, 0, kMost, settings.max_non_split_rounding_bytes);
   if (key == "large_segment_size_mb") return take_mib(key, value, 11, kMost, settings.large_segment_bytes);
   if (key == "garbage_collection_threshold") return take_real(key, value, false, settings.garbage_collection_threshold);
   if (key == "expandable_segments") return take_bool(key, value, settings.expandable_segments);
@@ -178,6 +179,7 @@ Status take(std::string_view key, std::string_view value, Settings& settings) {
 Status parse_settings(std::string_view text, Policy policy, Settings& settings) {
   Settings parsed;
   parsed.policy = policy;
+  bool has_rounding = false;
   std::string compact;
   std::copy_if(text.begin(), text.end(), std::back_inserter(compact), [](char c) { return c != ' ' && c != '\t'; });
   std::string_view rest = compact;
@@ -194,7 +196,11 @@ Status parse_settings(std::string_view text, Policy policy, Settings& settings) 
     const size_t colon = pair.find_first_of(":=");
     if (colon == std::string_view::npos) return refuse(fmt::format("\"{}\" is no KEY:VALUE.", pair));
     DRYDOCK_RETURN_IF_ERROR(take(pair.substr(0, colon), pair.substr(colon + 1), parsed));
+    has_rounding = has_rounding || pair.substr(0, colon) == "max_non_split_rounding_mb";
   }
+  // Only where it is given: the default of 20 MiB goes with any segment size.
+  if (has_rounding && parsed.max_non_split_rounding_bytes < parsed.large_segment_bytes)
+    return refuse("max_non_split_rounding_mb must not be smaller than large_segment_size_mb (default: 20).");
   if (std::string why = illegal(parsed); !why.empty()) return refuse(std::move(why));
   settings = std::move(parsed);
   return Status::ok();
@@ -208,7 +214,7 @@ std::string illegal(const Settings& settings) {
     return "torch_npu refuses expandable_segments:True together with max_split_size_mb or "
            "garbage_collection_threshold.";
   if (splits_limited && settings.large_segment_bytes > settings.max_split_bytes)
-    return "large_segment_size_mb must not be larger than max_split_size_mb.";
+    return "max_split_size_mb must not be smaller than large_segment_size_mb (default: 20).";
   return {};
 }
 

@@ -31,6 +31,8 @@ class Replay {
     return run_all<Speciality::kNone>();
   }
 
+  const Indifference& indifference() const { return allocator_.indifference(); }
+
  private:
   template <Speciality kSpeciality>
   Outcome run_all() {
@@ -135,8 +137,79 @@ class Replay {
   std::vector<uint64_t> numbers_;  // by slot, of blocks that were freed for later
 };
 
+// The numbers that an allocator with these settings compares with.
+struct Thresholds {
+  Thresholds(const Workload& workload, const Settings& settings) {
+    SimulatedDriver driver(workload.total_bytes == 0 ? kUnknownTotal : workload.total_bytes, 0);
+    const CachingAllocator allocator(settings, driver, 1, 1);
+    split = allocator.max_split_units();
+    collection = allocator.collection_threshold();
+    allowed = allocator.allowed_units();
+  }
+  uint32_t split = 0;
+  uint64_t collection = 0;
+  uint64_t allowed = 0;
+};
+
 }  // namespace
 
 Outcome simulate(const Workload& workload, const Settings& settings) { return Replay(workload, settings).run(); }
+
+Outcomes::Outcomes(const Workload& workload) : workload_(workload) {
+  for (const Operation& operation : workload.operations) {
+    has_limits_ = has_limits_ || operation.kind == OperationKind::kLimit;
+    has_waiting_ = has_waiting_ || operation.kind == OperationKind::kFreeLater;
+  }
+}
+
+Outcome Outcomes::of(const Settings& settings, bool& was_replayed) {
+  const Thresholds values(workload_, settings);
+  const auto is_within = [&](const Indifference& range) {
+    return values.split > range.split_above && values.split <= range.split_to &&
+           values.collection >= range.threshold_from && values.collection <= range.threshold_to &&
+           values.allowed >= range.allowed_from && values.allowed <= range.allowed_to;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    was_replayed = false;
+    for (const Known& known : known_)
+      if (is_within(known.indifference) && has_same_rules(known.settings, settings)) return known.outcome;
+  }
+  was_replayed = true;
+  Replay replay(workload_, settings);
+  Known known{settings, {}, replay.run()};
+  known.indifference = replay.indifference();
+  const std::lock_guard lock(mutex_);
+  known_.push_back(known);
+  return known.outcome;
+}
+
+size_t Outcomes::replays() const {
+  const std::lock_guard lock(mutex_);
+  return known_.size();
+}
+
+// Whether they differ in nothing but the numbers of an Indifference.
+bool Outcomes::has_same_rules(const Settings& other, const Settings& settings) const {
+  if (settings.policy != other.policy || settings.expandable_segments != other.expandable_segments ||
+      settings.large_segment_bytes != other.large_segment_bytes || settings.giant_pages != other.giant_pages ||
+      settings.throw_on_oom != other.throw_on_oom || settings.power2_divisions != other.power2_divisions)
+    return false;
+  const bool is_expandable = settings.expandable_segments;
+  if (is_expandable &&
+      (settings.segment_bytes != other.segment_bytes || settings.base_alignment_bytes != other.base_alignment_bytes ||
+       settings.max_split_bytes != other.max_split_bytes))
+    return false;
+  const bool splits_all = settings.max_split_bytes == kUnlimited || other.max_split_bytes == kUnlimited;
+  if (!splits_all && settings.max_non_split_rounding_bytes != other.max_non_split_rounding_bytes) return false;
+  // Lazy reclaim searches once more, which makes what is cached older.
+  const bool ages = settings.garbage_collection_threshold > 0 || other.garbage_collection_threshold > 0;
+  if (settings.lazy_reclaim != other.lazy_reclaim && (ages || has_waiting_)) return false;
+  if ((has_limits_ || settings.throw_on_oom) &&
+      (settings.memory_fraction != other.memory_fraction ||
+       settings.garbage_collection_threshold != other.garbage_collection_threshold))
+    return false;
+  return true;
+}
 
 }  // namespace drydock::replay

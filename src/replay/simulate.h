@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
+#include <vector>
 
+#include "replay/caching_allocator.h"
 #include "replay/settings.h"
 #include "replay/workload.h"
 
@@ -37,5 +40,33 @@ struct Outcome {
 /// what the program would do next; one that was refused in the history, too, only makes that it does not fit.
 /// Thread-safe: the workload is only read.
 Outcome simulate(const Workload& workload, const Settings& settings);
+
+/// Outcomes of many settings on one workload. What provably comes to the same is replayed once: settings that differ in
+/// keys without effect under the others (segment_size_mb without expandable segments), and values of max_split_size_mb,
+/// garbage_collection_threshold and per_process_memory_fraction between which a replay made no difference, because
+/// everything that it compared with them lies on the same side. Thread-safe.
+class Outcomes {
+ public:
+  /// The workload is read for as long as this lives.
+  explicit Outcomes(const Workload& workload);
+  /// `was_replayed` says whether it took a replay of its own.
+  Outcome of(const Settings& settings, bool& was_replayed);
+  /// How many replays there were.
+  size_t replays() const;
+
+ private:
+  struct Known {
+    Settings settings;
+    Indifference indifference;
+    Outcome outcome;
+  };
+  bool has_same_rules(const Settings& other, const Settings& settings) const;
+
+  const Workload& workload_;
+  bool has_limits_ = false;  // the program sets some: then a fraction is not all there is
+  bool has_waiting_ = false;
+  mutable std::mutex mutex_;
+  std::vector<Known> known_;
+};
 
 }  // namespace drydock::replay

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -21,10 +22,14 @@ uint64_t room_of(const replay::Workload& workload) {
   return workload.total_bytes > workload.external_bytes ? workload.total_bytes - workload.external_bytes : 0;
 }
 
-Trial try_one(const std::vector<replay::Workload>& workloads, const Grid& grid, size_t index) {
+Trial try_one(const std::vector<replay::Workload>& workloads, std::deque<replay::Outcomes>& outcomes, const Grid& grid,
+              size_t index) {
   Trial trial{.candidate = index, .margin_bytes = std::numeric_limits<int64_t>::max()};
-  for (const replay::Workload& workload : workloads) {
-    const replay::Outcome outcome = replay::simulate(workload, grid.candidates[index].settings);
+  for (size_t each = 0; each < workloads.size(); ++each) {
+    const replay::Workload& workload = workloads[each];
+    bool was_replayed = false;
+    const replay::Outcome outcome = outcomes[each].of(grid.candidates[index].settings, was_replayed);
+    trial.was_replayed = trial.was_replayed || was_replayed;
     trial.fits = trial.fits && outcome.fits;
     trial.operations += outcome.operations;
     if (outcome.peak_reserved_bytes >= trial.peak_reserved_bytes) trial.fragmentation = outcome.fragmentation();
@@ -96,6 +101,8 @@ std::vector<Trial> try_all(const std::vector<replay::Workload>& workloads, const
                            const std::atomic<bool>& stop,
                            const std::function<void(size_t done, size_t all)>& progress) {
   const size_t all = grid.candidates.size();
+  std::deque<replay::Outcomes> outcomes;
+  for (const replay::Workload& workload : workloads) outcomes.emplace_back(workload);
   std::vector<Trial> trials(all);
   std::vector<char> is_done(all, 0);
   std::atomic<size_t> next{0};
@@ -109,7 +116,7 @@ std::vector<Trial> try_all(const std::vector<replay::Workload>& workloads, const
     workers.emplace_back([&] {
       try {
         for (size_t index = next++; index < all && !stop.load(std::memory_order_relaxed); index = next++) {
-          Trial trial = try_one(workloads, grid, index);
+          Trial trial = try_one(workloads, outcomes, grid, index);
           std::lock_guard lock(mutex);
           trials[index] = trial;
           is_done[index] = 1;

@@ -25,6 +25,7 @@ struct Trial {
   uint64_t retries = 0;               ///< sum
   uint64_t driver_calls = 0;          ///< sum
   int64_t margin_bytes = 0;           ///< the least of any device: what it has for the allocator, less the peak
+  bool was_replayed = false;          ///< false: provably the same as others that were
   bool is_on_front = false;           ///< no other that fits has both a lower peak and fewer driver calls
 };
 
@@ -43,8 +44,9 @@ void demand_last_request(replay::Workload& workload);
 /// The tightest device's.
 Bound lower_bound_of(const std::vector<replay::Workload>& workloads);
 
-/// Replays every candidate, on `threads` threads. `progress(done, all)` is called now and then from the calling thread;
-/// once `stop` is true, candidates that have not begun are left out of the result. Thread-safe in the workloads. What a
+/// Tries every candidate, on `threads` threads; those that provably come to the same are replayed once (see
+/// replay::Outcomes). `progress(done, all)` is called now and then from the calling thread; once `stop` is true,
+/// candidates that have not begun are left out of the result. Thread-safe in the workloads. What a
 /// candidate throws ends the search and is thrown on.
 std::vector<Trial> try_all(const std::vector<replay::Workload>& workloads, const Grid& grid, unsigned threads,
                            const std::atomic<bool>& stop, const std::function<void(size_t done, size_t all)>& progress);

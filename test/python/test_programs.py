@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +22,9 @@ PROGRAMS = Path(__file__).parents[1] / "programs"
         ("pinned_data_loader", 0),
     ],
 )
-def test_a_program_runs_and_its_ledger_balances(run_program: Callable, program: str, steps: int) -> None:
+def test_a_program_runs_its_ledger_balances_and_its_replay_is_equal(
+    run_program: Callable, program: str, steps: int
+) -> None:
     run = run_program(PROGRAMS / f"{program}.py")
     assert run.exit_code == 0, run.stderr
     assert "done" in run.stdout
@@ -37,6 +41,16 @@ def test_a_program_runs_and_its_ledger_balances(run_program: Callable, program: 
     assert 0 < memory["peak_allocated_bytes"] <= memory["peak_reserved_bytes"]
     assert ledger["trace"]["records"] > operators["calls"]
     assert ledger["trace"]["lost"] == 0
+    replay = subprocess.run(
+        [run.command, "replay", str(run.folder), "--json"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert replay.returncode == 0, replay.stdout + replay.stderr
+    devices = json.loads(replay.stdout)["devices"]
+    assert sum(device["blocks"] for device in devices) > 0
+    for device in devices:
+        assert device["is_equal"], device
+        for count in ("blocks", "segment_calls", "out_of_memory"):
+            assert device[f"{count}_equal"] == device[count], device
 
 
 def test_peak_is_what_torch_npu_counts(run_program: Callable) -> None:

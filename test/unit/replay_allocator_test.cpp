@@ -54,15 +54,18 @@ TEST(SettingsOfTheAllocator, AreRefusedAsTheClientRefusesThem) {
         "segment_size_mb:513", "base_addr_aligned_kb:17", "expandable_segments:true", "no_such_key:1",
         "max_split_size_mb", "expandable_segments:True,max_split_size_mb:64",
         "expandable_segments:True,garbage_collection_threshold:0.5", "large_segment_size_mb:64,max_split_size_mb:32",
-        "per_process_memory_fraction:1.5"}) {
+        "max_split_size_mb:10,large_segment_size_mb:11", "max_non_split_rounding_mb:19",
+        "max_non_split_rounding_mb:64,large_segment_size_mb:100", "per_process_memory_fraction:1.5"}) {
     const Status status = parse_settings(text, Policy::kNpu, settings);
     EXPECT_FALSE(status.is_ok()) << text;
     EXPECT_FALSE(status.message().empty()) << text;
   }
   for (const char* text :
        {"", "max_split_size_mb:20", "max_non_split_rounding_mb:20", "large_segment_size_mb:11", "segment_size_mb:20",
-        "base_addr_aligned_kb:0", "expandable_segments:True,segment_size_mb:64", "pinned_mem_register:True",
-        "garbage_collection_threshold:0.8,max_split_size_mb:128", "roundup_power2_divisions:[256:1,>:4]"})
+        "large_segment_size_mb:11,max_split_size_mb:12", "max_non_split_rounding_mb:15,large_segment_size_mb:11",
+        "large_segment_size_mb:100", "base_addr_aligned_kb:0", "expandable_segments:True,segment_size_mb:64",
+        "pinned_mem_register:True", "garbage_collection_threshold:0.8,max_split_size_mb:128",
+        "roundup_power2_divisions:[256:1,>:4]"})
     EXPECT_TRUE(parse_settings(text, Policy::kNpu, settings).is_ok()) << text;
   ASSERT_TRUE(parse_settings("pinned_max_cached_size_mb:8", Policy::kNpu, settings).is_ok());
   EXPECT_EQ(settings.without_effect, std::vector<std::string>{"pinned_max_cached_size_mb"});
