@@ -229,12 +229,28 @@ bool holds_37(const WorkspaceCall& call) {
 }
 
 int64_t size_38(const WorkspaceCall& call) {
+  const int64_t of_b = call.axis(0, 'B', 18, call.number(17));
+  const int64_t of_s1 = call.axis(0, 'S', 18, call.number(17));
+  const int64_t of_s2 = call.axis(1, 'S', 18, call.number(17));
+  const int64_t of_d = call.axis(0, 'D', 18, call.number(17));
+  const int64_t of_heads = call.divide(call.n(1), std::max<int64_t>(saturating_product(saturating_product(of_b,
+      of_s2), of_d), int64_t{1}));
+  const bool of_narrow = ((of_d > int64_t{64}) && (of_s2 < int64_t{512}));
+  const int64_t of_m0 = (of_narrow ? std::min<int64_t>(int64_t{256}, call.up(of_s1, int64_t{16})) : int64_t{128});
+  const int64_t of_n0 = (of_narrow ? std::min<int64_t>(int64_t{128}, call.up(of_s2,
+      int64_t{16})) : (((of_d <= int64_t{64}) && (of_s2 >= int64_t{256})) ? int64_t{256} : int64_t{128}));
+  const int64_t of_most = (((of_d > int64_t{64}) && (of_s2 > int64_t{512})) ? int64_t{8} : int64_t{4});
+  const int64_t of_across = std::max<int64_t>(std::min<int64_t>(of_most, call.ceil(of_s2, of_n0)), int64_t{1});
+  const int64_t of_down = std::max<int64_t>(std::min<int64_t>(call.divide(of_most, of_across), call.ceil(of_s1,
+      of_m0)), int64_t{1});
+  const int64_t of_tile = saturating_product(saturating_product(saturating_product(of_m0, of_down), of_n0), of_across);
+  const int64_t of_used = (((saturating_product(of_b,
+      of_heads) < call.aiv()) && (saturating_product(call.divide(saturating_product(saturating_product(saturating_product(of_b, of_heads), std::min<int64_t>(of_s1, of_s2)), of_d), call.aiv()), int64_t{4}) < int64_t{8192})) ? saturating_product(of_b, of_heads) : call.aiv());
   return saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)),
       int64_t{512}), saturating_product(int64_t{2}, call.up(saturating_product(int64_t{4}, call.n(1)),
-      int64_t{512}))), saturating_product(call.aiv(), saturating_sum(saturating_product(int64_t{2},
-      call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}), int64_t{4}), int64_t{512})),
-      saturating_product(int64_t{4}, call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}),
-      call.size(0)), int64_t{512}))))),
+      int64_t{512}))), saturating_product(of_used, saturating_sum(saturating_product(int64_t{2},
+      call.up(saturating_product(int64_t{4}, of_tile), int64_t{512})), saturating_product(int64_t{4},
+      call.up(saturating_product(call.size(0), of_tile), int64_t{512}))))),
       (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 18,
       call.number(17)), call.number(17)), call.axis(0, 'S', 18, call.number(17))), call.axis(1, 'S', 18,
       call.number(17))), int64_t{512}) : int64_t{0}));
@@ -263,12 +279,28 @@ bool holds_42(const WorkspaceCall& call) {
 }
 
 int64_t size_43(const WorkspaceCall& call) {
+  const int64_t of_b = call.axis(0, 'B', 20, call.number(19));
+  const int64_t of_s1 = call.axis(0, 'S', 20, call.number(19));
+  const int64_t of_s2 = call.axis(1, 'S', 20, call.number(19));
+  const int64_t of_d = call.axis(0, 'D', 20, call.number(19));
+  const int64_t of_heads = call.divide(call.n(1), std::max<int64_t>(saturating_product(saturating_product(of_b,
+      of_s2), of_d), int64_t{1}));
+  const bool of_narrow = ((of_d > int64_t{64}) && (of_s2 < int64_t{512}));
+  const int64_t of_m0 = (of_narrow ? std::min<int64_t>(int64_t{256}, call.up(of_s1, int64_t{16})) : int64_t{128});
+  const int64_t of_n0 = (of_narrow ? std::min<int64_t>(int64_t{128}, call.up(of_s2,
+      int64_t{16})) : (((of_d <= int64_t{64}) && (of_s2 >= int64_t{256})) ? int64_t{256} : int64_t{128}));
+  const int64_t of_most = (((of_d > int64_t{64}) && (of_s2 > int64_t{512})) ? int64_t{8} : int64_t{4});
+  const int64_t of_across = std::max<int64_t>(std::min<int64_t>(of_most, call.ceil(of_s2, of_n0)), int64_t{1});
+  const int64_t of_down = std::max<int64_t>(std::min<int64_t>(call.divide(of_most, of_across), call.ceil(of_s1,
+      of_m0)), int64_t{1});
+  const int64_t of_tile = saturating_product(saturating_product(saturating_product(of_m0, of_down), of_n0), of_across);
+  const int64_t of_used = (((saturating_product(of_b,
+      of_heads) < call.aiv()) && (saturating_product(call.divide(saturating_product(saturating_product(saturating_product(of_b, of_heads), std::min<int64_t>(of_s1, of_s2)), of_d), call.aiv()), int64_t{4}) < int64_t{8192})) ? saturating_product(of_b, of_heads) : call.aiv());
   return saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)),
       int64_t{512}), saturating_product(int64_t{2}, call.up(saturating_product(int64_t{4}, call.n(1)),
-      int64_t{512}))), saturating_product(call.aiv(), saturating_sum(saturating_product(int64_t{2},
-      call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}), int64_t{4}), int64_t{512})),
-      saturating_product(int64_t{4}, call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}),
-      call.size(0)), int64_t{512}))))),
+      int64_t{512}))), saturating_product(of_used, saturating_sum(saturating_product(int64_t{2},
+      call.up(saturating_product(int64_t{4}, of_tile), int64_t{512})), saturating_product(int64_t{4},
+      call.up(saturating_product(call.size(0), of_tile), int64_t{512}))))),
       (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 20,
       call.number(19)), call.number(19)), call.axis(0, 'S', 20, call.number(19))), call.axis(1, 'S', 20,
       call.number(19))), int64_t{512}) : int64_t{0}));
@@ -293,12 +325,28 @@ bool holds_46(const WorkspaceCall& call) {
 }
 
 int64_t size_47(const WorkspaceCall& call) {
+  const int64_t of_b = call.axis(0, 'B', 21, call.number(20));
+  const int64_t of_s1 = call.axis(0, 'S', 21, call.number(20));
+  const int64_t of_s2 = call.axis(1, 'S', 21, call.number(20));
+  const int64_t of_d = call.axis(0, 'D', 21, call.number(20));
+  const int64_t of_heads = call.divide(call.n(1), std::max<int64_t>(saturating_product(saturating_product(of_b,
+      of_s2), of_d), int64_t{1}));
+  const bool of_narrow = ((of_d > int64_t{64}) && (of_s2 < int64_t{512}));
+  const int64_t of_m0 = (of_narrow ? std::min<int64_t>(int64_t{256}, call.up(of_s1, int64_t{16})) : int64_t{128});
+  const int64_t of_n0 = (of_narrow ? std::min<int64_t>(int64_t{128}, call.up(of_s2,
+      int64_t{16})) : (((of_d <= int64_t{64}) && (of_s2 >= int64_t{256})) ? int64_t{256} : int64_t{128}));
+  const int64_t of_most = (((of_d > int64_t{64}) && (of_s2 > int64_t{512})) ? int64_t{8} : int64_t{4});
+  const int64_t of_across = std::max<int64_t>(std::min<int64_t>(of_most, call.ceil(of_s2, of_n0)), int64_t{1});
+  const int64_t of_down = std::max<int64_t>(std::min<int64_t>(call.divide(of_most, of_across), call.ceil(of_s1,
+      of_m0)), int64_t{1});
+  const int64_t of_tile = saturating_product(saturating_product(saturating_product(of_m0, of_down), of_n0), of_across);
+  const int64_t of_used = (((saturating_product(of_b,
+      of_heads) < call.aiv()) && (saturating_product(call.divide(saturating_product(saturating_product(saturating_product(of_b, of_heads), std::min<int64_t>(of_s1, of_s2)), of_d), call.aiv()), int64_t{4}) < int64_t{8192})) ? saturating_product(of_b, of_heads) : call.aiv());
   return saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)),
       int64_t{512}), saturating_product(int64_t{2}, call.up(saturating_product(int64_t{4}, call.n(1)),
-      int64_t{512}))), saturating_product(call.aiv(), saturating_sum(saturating_product(int64_t{2},
-      call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}), int64_t{4}), int64_t{512})),
-      saturating_product(int64_t{4}, call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}),
-      call.size(0)), int64_t{512}))))),
+      int64_t{512}))), saturating_product(of_used, saturating_sum(saturating_product(int64_t{2},
+      call.up(saturating_product(int64_t{4}, of_tile), int64_t{512})), saturating_product(int64_t{4},
+      call.up(saturating_product(call.size(0), of_tile), int64_t{512}))))),
       (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 21,
       call.number(20)), call.number(20)), call.axis(0, 'S', 21, call.number(20))), call.axis(1, 'S', 21,
       call.number(20))), int64_t{512}) : int64_t{0}));
@@ -323,12 +371,28 @@ bool holds_50(const WorkspaceCall& call) {
 }
 
 int64_t size_51(const WorkspaceCall& call) {
+  const int64_t of_b = call.axis(0, 'B', 30, call.number(29));
+  const int64_t of_s1 = call.axis(0, 'S', 30, call.number(29));
+  const int64_t of_s2 = call.axis(1, 'S', 30, call.number(29));
+  const int64_t of_d = call.axis(0, 'D', 30, call.number(29));
+  const int64_t of_heads = call.divide(call.n(1), std::max<int64_t>(saturating_product(saturating_product(of_b,
+      of_s2), of_d), int64_t{1}));
+  const bool of_narrow = ((of_d > int64_t{64}) && (of_s2 < int64_t{512}));
+  const int64_t of_m0 = (of_narrow ? std::min<int64_t>(int64_t{256}, call.up(of_s1, int64_t{16})) : int64_t{128});
+  const int64_t of_n0 = (of_narrow ? std::min<int64_t>(int64_t{128}, call.up(of_s2,
+      int64_t{16})) : (((of_d <= int64_t{64}) && (of_s2 >= int64_t{256})) ? int64_t{256} : int64_t{128}));
+  const int64_t of_most = (((of_d > int64_t{64}) && (of_s2 > int64_t{512})) ? int64_t{8} : int64_t{4});
+  const int64_t of_across = std::max<int64_t>(std::min<int64_t>(of_most, call.ceil(of_s2, of_n0)), int64_t{1});
+  const int64_t of_down = std::max<int64_t>(std::min<int64_t>(call.divide(of_most, of_across), call.ceil(of_s1,
+      of_m0)), int64_t{1});
+  const int64_t of_tile = saturating_product(saturating_product(saturating_product(of_m0, of_down), of_n0), of_across);
+  const int64_t of_used = (((saturating_product(of_b,
+      of_heads) < call.aiv()) && (saturating_product(call.divide(saturating_product(saturating_product(saturating_product(of_b, of_heads), std::min<int64_t>(of_s1, of_s2)), of_d), call.aiv()), int64_t{4}) < int64_t{8192})) ? saturating_product(of_b, of_heads) : call.aiv());
   return saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)),
       int64_t{512}), saturating_product(int64_t{2}, call.up(saturating_product(int64_t{4}, call.n(1)),
-      int64_t{512}))), saturating_product(call.aiv(), saturating_sum(saturating_product(int64_t{2},
-      call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}), int64_t{4}), int64_t{512})),
-      saturating_product(int64_t{4}, call.up(saturating_product(saturating_product(int64_t{128}, int64_t{512}),
-      call.size(0)), int64_t{512}))))),
+      int64_t{512}))), saturating_product(of_used, saturating_sum(saturating_product(int64_t{2},
+      call.up(saturating_product(int64_t{4}, of_tile), int64_t{512})), saturating_product(int64_t{4},
+      call.up(saturating_product(call.size(0), of_tile), int64_t{512}))))),
       (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 30,
       call.number(29)), call.number(29)), call.axis(0, 'S', 30, call.number(29))), call.axis(1, 'S', 30,
       call.number(29))), int64_t{512}) : int64_t{0}));
@@ -1012,25 +1076,25 @@ constexpr std::array<WorkspaceRule, 426> kRules = {{
     {nullptr, true, 16777216, size_36, size_33, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + sq = axis(query, S, inputLayout, headNum); sk = axis(key, S, inputLayout, headNum); d = a..."},  // aclnnFlashAttentionScore
     {holds_37, true, 33554432, size_38, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "32MiB + up(4 * n(query), 512) + 2 * up(4 * n(keyIn), 512) + aiv * (2 * up(128 * 512 * 4, 512) + 4..."},  // aclnnFlashAttentionScoreGrad
+     "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGrad
     {holds_39, true, 21037056, size_40, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGrad
     {nullptr, true, 20987904, size_41, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "20MiB + 16KiB + 4 * (n(query) + n(keyIn) + n(value)) + aiv * if(axis(query, D, inputLayout, headN..."},  // aclnnFlashAttentionScoreGrad
     {holds_42, true, 33554432, size_43, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "32MiB + up(4 * n(query), 512) + 2 * up(4 * n(keyIn), 512) + aiv * (2 * up(128 * 512 * 4, 512) + 4..."},  // aclnnFlashAttentionScoreGradV2
+     "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGradV2
     {holds_39, true, 21037056, size_44, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGradV2
     {nullptr, true, 20987904, size_45, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "20MiB + 16KiB + 4 * (n(query) + n(keyIn) + n(value)) + aiv * if(axis(query, D, inputLayout, headN..."},  // aclnnFlashAttentionScoreGradV2
     {holds_46, true, 33554432, size_47, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "32MiB + up(4 * n(query), 512) + 2 * up(4 * n(keyIn), 512) + aiv * (2 * up(128 * 512 * 4, 512) + 4..."},  // aclnnFlashAttentionScoreGradV3
+     "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGradV3
     {holds_39, true, 21037056, size_48, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGradV3
     {nullptr, true, 20987904, size_49, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "20MiB + 16KiB + 4 * (n(query) + n(keyIn) + n(value)) + aiv * if(axis(query, D, inputLayout, headN..."},  // aclnnFlashAttentionScoreGradV3
     {holds_50, true, 33554432, size_51, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "32MiB + up(4 * n(query), 512) + 2 * up(4 * n(keyIn), 512) + aiv * (2 * up(128 * 512 * 4, 512) + 4..."},  // aclnnFlashAttentionScoreGradV4
+     "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGradV4
     {holds_39, true, 21037056, size_52, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGradV4
     {nullptr, true, 20987904, size_53, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
