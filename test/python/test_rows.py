@@ -221,11 +221,17 @@ def test_a_stale_file_is_named(tree: Path):
         ("entries.csv", "aclrtFoo,libascendcl,modelled,-,aclError,aclFoo* foo,", "no row in spec/types.csv"),
         ("entries.csv", "aclrtFoo,libascendcl,modelled,-,aclError,size_t,", "cannot read the parameter 'size_t'"),
         ("entries.csv", "aclrtFoo,libascendcl,modelled", "does not have 7 cells"),
-        ("operators.csv", "aclnnFoo,ghost,in const aclTensor* self; out aclTensor* self,0,,", "is used twice"),
-        ("operators.csv", "aclnnFoo,ghost,out int64_t dim,0,,", "only tensors and tensor lists have a direction"),
-        ("operators.csv", "aclnnFoo,ghost,in resized aclTensor* self,0,,", "only what is written can be resized"),
-        ("operators.csv", "aclnnFoo,ghost,in aclBar* bar; out aclTensor* out,many,,", "whole number of bytes"),
-        ("operators.csv", "aclnnAdd,ghost,out aclTensor* out,0,,", "has two rows"),
+        ("operators.csv", "aclnnFoo,ghost,in const aclTensor* self; out aclTensor* self,,", "is used twice"),
+        ("operators.csv", "aclnnFoo,ghost,out int64_t dim,,", "only tensors and tensor lists have a direction"),
+        ("operators.csv", "aclnnFoo,ghost,in resized aclTensor* self,,", "only what is written can be resized"),
+        ("operators.csv", "aclnnAdd,ghost,out aclTensor* out,,", "has two rows"),
+        ("workspace.csv", "aclnnFoo,,composite,16MiB,,,all,,high,a test,", "no operator of spec/operators.csv"),
+        ("workspace.csv", "aclStft,,composite,many,,,all,,high,a test,", "a sum of numbers"),
+        ("workspace.csv", "aclStft,,composite,,n(other),,all,,high,a test,", "'other' is no argument"),
+        ("workspace.csv", "aclStft,,composite,,n(self,,all,,high,a test,", "')' is missing"),
+        ("workspace.csv", "aclStft,,composite,,self,,all,,high,a test,", "self is a tensor"),
+        ("workspace.csv", "aclStft,,composite,,n(self),,some,,high,a test,", "copies 'some' is none of"),
+        ("workspace.csv", "aclStft,,composite,,n(self),,all,,high,,", "its source"),
     ],
 )
 def test_a_bad_row_is_named_with_its_line(tree: Path, table: str, row: str, complaint: str):
@@ -263,21 +269,29 @@ def test_the_steps_for_adding_an_entry(tree: Path):
 def test_the_steps_for_adding_an_operator(tree: Path):
     (tree / "spec/kernels/zoo.csv").write_text("operator,kernel,assumed\n", encoding="utf-8")
     args = "in const aclTensor* self; inout aclTensor* stateRef; float scale; uint64_t seed; char* mode"
-    add_row(tree, "operators.csv", f"aclnnZebra,ghost,{args}; out resized aclTensor* out,512,,")
+    add_row(tree, "operators.csv", f"aclnnZebra,ghost,{args}; out resized aclTensor* out,,")
+    add_row(tree, "workspace.csv", "aclnnZebra,n(self) > 8,composite,16MiB,4 * n(self) * seed,,all,,high,a zoo,")
     add_row(tree, "kernels/zoo.csv", "aclnnZebra,zebra,one")
     done = generate(tree)
     assert done.returncode == 0, done.stderr
     rows = (tree / "src/ops/generated/operator_rows.cpp").read_text(encoding="utf-8")
     assert "Status zebra(KernelCall& call);" in (tree / "src/ops/generated/kernels.h").read_text(encoding="utf-8")
     assert '{"aclnnZebra", OperatorClass::kModelled, ' in rows
-    assert '512, "", true}' in rows, "its shape depends on values"
+    zebra = rows[rows.index('{"aclnnZebra"') :]
+    assert '"", true}' in zebra[: zebra.index("}") + 1], "its shape depends on values"
+    rules = (tree / "src/ops/generated/workspace_rules.cpp").read_text(encoding="utf-8")
+    assert "// aclnnZebra" in rules
     index = len(SPEC.operators)
     doors = (tree / "src/abi/generated/libopapi_doors_3.cpp").read_text(encoding="utf-8")
     assert f"return drydock::ops::phase1({index}, args, 6, workspaceSize, executor);" in doors
     assert f"return drydock::ops::phase2({index}, workspace, workspaceSize, executor, stream);" in doors
     exported = (tree / "src/abi/generated/libopapi.map").read_text(encoding="utf-8")
     assert "aclnnZebra;" in exported and "aclnnZebraGetWorkspaceSize;" in exported
-    for file in ("src/ops/generated/operator_rows.cpp", "src/abi/generated/libopapi_doors_3.cpp"):
+    for file in (
+        "src/ops/generated/operator_rows.cpp",
+        "src/ops/generated/workspace_rules.cpp",
+        "src/abi/generated/libopapi_doors_3.cpp",
+    ):
         assert compiles(tree, file) == ""
 
 
