@@ -31,9 +31,9 @@ void find_margin(ProgramEnd& end) {
       room = std::min(room.value_or(left), left);
     }
   }
-  if (room)
-    end.margin_bytes =
-        static_cast<int64_t>(*room) - static_cast<int64_t>(end.run.peak_reserved_bytes + end.run.peak_workspace_bytes);
+  if (!room) return;
+  const uint64_t beside = end.run.has_workspace_allocator ? end.run.peak_workspace_bytes : 0;
+  end.margin_bytes = static_cast<int64_t>(*room) - static_cast<int64_t>(end.run.peak_reserved_bytes + beside);
 }
 
 // A program that is stopped in the middle leaves its temporary files behind.

@@ -82,6 +82,8 @@ RerunEnd run_again(const ledger::RunInfo& info, const fs::path& parent, const st
     if (!is_launchers) variables[variable] = value;
   }
   for (const auto& [variable, value] : environment) variables[variable] = value;
+  const auto queue = variables.find("TASK_QUEUE_ENABLE");
+  result.has_workspace_allocator = queue != variables.end() && queue->second == "2";
   const ChildEnd end = run_child(command, variables);
   result.exit_code = end.exit_code;
   result.seconds = end.wall_s;

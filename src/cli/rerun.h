@@ -24,6 +24,7 @@ struct RerunEnd {
   uint64_t peak_allocated_bytes = 0;
   uint64_t peak_reserved_bytes = 0;
   uint64_t peak_workspace_bytes = 0;
+  bool has_workspace_allocator = false;  ///< workspaces are not among the reserved bytes
   uint64_t blocks = 0;
   uint64_t operator_calls = 0;
   uint64_t distinct_calls = 0;

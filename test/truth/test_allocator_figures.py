@@ -1,7 +1,7 @@
-"""Rows U1, U3 and U5 of the measured numbers: figures that torch_npu's own tests demand of real devices.
+"""Rows U1 and U3 of the measured numbers: figures that torch_npu's own tests demand of real devices.
 
-Source: the tests of Ascend/pytorch (test_allocator_envs.py, test_custom_segment_size.py,
-test_expandable_host_allocator.py), from which the numbers alone are taken.
+Source: the tests of Ascend/pytorch (test_allocator_envs.py, test_custom_segment_size.py), from which the numbers alone are
+taken.
 """
 
 from __future__ import annotations
@@ -21,18 +21,8 @@ MEBIBYTE = 1 << 20
         # Of the tensor's 160 MiB plus 32, rounded up to 512.
         ("padding", "", [167_772_672, 40 * MEBIBYTE]),
         ("segment_size", "expandable_segments:True,segment_size_mb:128", [134_217_728, 2 * MEBIBYTE]),
-        (
-            "host_pages",
-            "pin_memory_expandable_segments:True",
-            [
-                *(64 * MEBIBYTE + 512, 80 * MEBIBYTE),
-                *(0, 80 * MEBIBYTE),
-                *(28 * MEBIBYTE + 3 * 512, 80 * MEBIBYTE),
-                *(0, 0),
-            ],
-        ),
     ],
-    ids=["U1", "U3", "U5"],
+    ids=["U1", "U3"],
 )
 def test_figures_are_those_of_real_devices(
     run_program: Callable, what: str, settings: str, expected: list[int]
