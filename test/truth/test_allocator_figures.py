@@ -1,7 +1,7 @@
 """Rows U1 and U3 of the measured numbers: figures that torch_npu's own tests demand of real devices.
 
-Source: the tests of Ascend/pytorch (test_allocator_envs.py, test_custom_segment_size.py), from which the numbers alone are
-taken.
+Source: the tests of Ascend/pytorch (test_allocator_envs.py, test_custom_segment_size.py), from which the numbers alone
+are taken.
 """
 
 from __future__ import annotations
