@@ -6,6 +6,7 @@ Prints the median peak of ten iterations in bytes for one hidden size. The geome
 
 import statistics
 import sys
+import time
 
 import torch
 from transformers.models.llama4.configuration_llama4 import Llama4TextConfig
@@ -40,6 +41,9 @@ def peaks(hidden_size: int, iterations: int = 10) -> list[int]:
 
     found = []
     for _ in range(iterations):
+        # On a busy host autograd's thread may still hold what the last iteration's end freed: no work of a device's is
+        # there that the next iteration would have to wait for.
+        time.sleep(0.05)
         torch.npu.reset_peak_memory_stats()
         forward_and_backward()
         found.append(torch.npu.max_memory_allocated())
