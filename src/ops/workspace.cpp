@@ -9,12 +9,12 @@
 namespace drydock::ops {
 namespace {
 
-constexpr uint64_t kAnyOf(std::initializer_list<DataType> types) {
+constexpr uint64_t any_of(std::initializer_list<DataType> types) {
   uint64_t mask = 0;
   for (const DataType type : types) mask |= uint64_t{1} << static_cast<unsigned>(type);
   return mask;
 }
-constexpr uint64_t kTwoByteFloats = kAnyOf({DataType::kFloat16, DataType::kBFloat16});
+constexpr uint64_t kTwoByteFloats = any_of({DataType::kFloat16, DataType::kBFloat16});
 
 /// Copies of views of one call, padded, and what else its tensors say.
 struct TensorFacts {
