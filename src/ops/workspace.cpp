@@ -32,12 +32,12 @@ void look_at(const Tensor& tensor, ArgDirection direction, WorkspaceCopies copie
   }
   if (for_upper && direction != ArgDirection::kOut && tensor.dtype != DataType::kUndefined &&
       (kTwoByteFloats >> static_cast<unsigned>(tensor.dtype) & 1) != 0)
-    facts.wide_copies = saturating_sum(
-        facts.wide_copies, WorkspaceCall::align_saturating(saturating_product(WorkspaceCall::elements(tensor), 4)));
+    facts.wide_copies =
+        saturating_sum(facts.wide_copies, WorkspaceCall::align(saturating_product(WorkspaceCall::elements(tensor), 4)));
   if (copies == WorkspaceCopies::kNone || (is_output && copies == WorkspaceCopies::kInputs)) return;
   if (is_private_format(tensor.format) || tensor.is_contiguous()) return;
   if (copies == WorkspaceCopies::kMatrices && !is_output && WorkspaceCall::is_transposed(tensor)) return;
-  const int64_t copy = WorkspaceCall::align_saturating(WorkspaceCall::bytes_of(tensor));
+  const int64_t copy = WorkspaceCall::align(WorkspaceCall::bytes_of(tensor));
   // What is read and written through a view is copied out of it and back into it.
   facts.copies = saturating_sum(facts.copies, copy);
   if (direction == ArgDirection::kInOut && copies != WorkspaceCopies::kInputs)
@@ -63,7 +63,7 @@ TensorFacts facts_of(const OperatorRow& row, std::span<const Arg> args, Workspac
 // What kernels of an unknown kind ask at most, short of attention and convolution: the system part, every half-type
 // input once more as fp32, and the copies.
 int64_t bound_of_unknown(const TensorFacts& facts, const WorkspaceMachine& machine) {
-  return saturating_sum(WorkspaceCall::align_saturating(machine.system_bytes), facts.wide_copies, facts.copies);
+  return saturating_sum(WorkspaceCall::align(machine.system_bytes), facts.wide_copies, facts.copies);
 }
 
 const WorkspaceRule* rule_of(uint32_t operator_index, const WorkspaceCall& call) {
@@ -103,8 +103,7 @@ WorkspaceNeed workspace_of(uint32_t operator_index, std::span<const Arg> args, W
     int64_t kernel = rule->kernel_constant;
     if (rule->kernel != nullptr) kernel = std::max<int64_t>(0, saturating_sum(kernel, rule->kernel(call)));
     need.kernel_bytes = static_cast<uint64_t>(kernel);
-    total = saturating_sum(total,
-                           rule->path == WorkspacePath::kComposite ? WorkspaceCall::align_saturating(kernel) : kernel);
+    total = saturating_sum(total, rule->path == WorkspacePath::kComposite ? WorkspaceCall::align(kernel) : kernel);
   }
   if (rule->temporaries != nullptr) total = saturating_sum(total, rule->temporaries(call));
   if (wants_bound && rule->upper != nullptr) {

@@ -17,7 +17,8 @@ class WorkspaceCall;
 
 /// How an operator's host code adds its parts up.
 enum class WorkspacePath : uint8_t {
-  /// Hand-written host code around several kernels: every part is padded (align_workspace), and they lie side by side.
+  /// Hand-written host code around several kernels: every part is padded (WorkspaceCall::align), and they lie side by
+  /// side.
   kComposite,
   /// Generated host code around one kernel: the kernel's own size as it is, copies padded.
   kIndividual,
@@ -62,9 +63,6 @@ struct WorkspaceNeed {
   uint64_t kernel_bytes = 0;  ///< the kernel's own part, before padding
   trace::WorkspaceBasis basis = trace::WorkspaceBasis::kAssumed;
 };
-
-/// Every part of a composite call's workspace takes the size that is a multiple of 512 and leaves 32 bytes.
-constexpr int64_t align_workspace(int64_t bytes) noexcept { return (bytes + 32 + 511) / 512 * 512; }
 
 /// `args` in signature order, of live objects. Thread-safe.
 DRYDOCK_API WorkspaceNeed workspace_of(uint32_t operator_index, std::span<const Arg> args, WorkspaceMode mode,

@@ -69,7 +69,7 @@ class WorkspaceCall {
     return (dtypes >> static_cast<unsigned>(tensor->dtype) & 1) != 0;
   }
   bool given(size_t arg) const { return first(arg) != nullptr; }
-  /// True if the innermost dimension of what lies in memory is a whole number of `bytes`.
+  /// Elements of the innermost dimension as it lies in memory, and of the one around it.
   int64_t inner(size_t arg) const {
     const Tensor* tensor = first(arg);
     if (tensor == nullptr || tensor->dims.empty()) return 0;
@@ -85,7 +85,7 @@ class WorkspaceCall {
     const Tensor* tensor = first(arg);
     const Tensor* other = first(like);
     if (tensor == nullptr || other == nullptr || tensor->dtype == other->dtype) return 0;
-    return align_saturating(drydock::bytes_of(other->dtype, elements(*tensor)));
+    return align(drydock::bytes_of(other->dtype, elements(*tensor)));
   }
   /// Elements of a list or array.
   int64_t length(size_t arg) const {
@@ -115,7 +115,10 @@ class WorkspaceCall {
     return unit <= 0 ? 0 : saturating_sum(std::max<int64_t>(value, 0), unit - 1) / unit;
   }
   static int64_t divide(int64_t value, int64_t by) { return by <= 0 ? 0 : value / by; }
-  static int64_t align(int64_t bytes) { return align_saturating(bytes); }
+  /// What a part of a composite call's workspace takes: a multiple of 512 that leaves 32 bytes.
+  static int64_t align(int64_t bytes) {
+    return saturating_product(saturating_sum(std::max<int64_t>(bytes, 0), 32 + 511) / 512, 512);
+  }
 
   static int64_t elements(const Tensor& tensor) { return std::max<int64_t>(0, saturating_product(tensor.dims.span())); }
   static int64_t bytes_of(const Tensor& tensor) { return drydock::bytes_of(tensor.dtype, elements(tensor)); }
@@ -130,9 +133,6 @@ class WorkspaceCall {
       dense = saturating_product(dense, tensor.dims[index]);
     }
     return true;
-  }
-  static int64_t align_saturating(int64_t bytes) {
-    return saturating_product(saturating_sum(std::max<int64_t>(bytes, 0), 32 + 511) / 512, 512);
   }
 
  private:

@@ -192,7 +192,7 @@ TEST(Workspace, BoundsAreNeverBelowTheRules) {
   }
   // Nothing is known of this one: the system part, and its half-type input once more as fp32.
   EXPECT_EQ(need_of("aclnnTril", "self=bf16[64;64] out=bf16[64;64]", WorkspaceMode::kUpper).bytes,
-            uint64_t(align_workspace(16 << 20) + align_workspace(4 * 64 * 64)));
+            uint64_t(WorkspaceCall::align(16 << 20) + WorkspaceCall::align(4 * 64 * 64)));
   EXPECT_EQ(need_of("aclnnTril", "self=bf16[64;64] out=bf16[64;64]", WorkspaceMode::kUpper).basis,
             trace::WorkspaceBasis::kUpper);
 }
