@@ -1,7 +1,9 @@
 #include "device/settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -46,14 +48,18 @@ Status senseless(const char* name, std::string_view text, std::string_view rule)
   return Status::error(code::ACL_ERROR_RT_PARAM_INVALID, fmt::format("{}=\"{}\" makes no sense: {}", name, text, rule));
 }
 
+Status check_choice(const char* name, std::initializer_list<std::string_view> choices) {
+  const char* text = environment(name);
+  if (text == nullptr || *text == '\0' ||
+      std::find(choices.begin(), choices.end(), std::string_view(text)) != choices.end())
+    return Status::ok();
+  return senseless(name, text, fmt::format("it is one of {}", fmt::join(choices, ", ")));
+}
+
 // Those that src/values, src/trace, src/ops and src/base read for themselves: they go by a default where a text makes
 // no sense, which must not pass for what was asked.
 Status check_others() {
-  if (const char* text = environment("DRYDOCK_VALUES"); text != nullptr && *text != '\0') {
-    const std::string_view view(text);
-    if (view != "auto" && view != "full" && view != "ghost")
-      return senseless("DRYDOCK_VALUES", view, "it is one of auto, full, ghost");
-  }
+  DRYDOCK_RETURN_IF_ERROR(check_choice("DRYDOCK_VALUES", {"auto", "full", "ghost"}));
   if (const char* text = environment("DRYDOCK_VALUE_BUDGET"); text != nullptr && *text != '\0') {
     const std::string_view view(text);
     uint64_t bytes = 0;
@@ -67,16 +73,8 @@ Status check_others() {
       return senseless("DRYDOCK_THREADS", text,
                        fmt::format("it is the number of threads that compute operators, 1 to {}", base::kMaxThreads));
   }
-  if (const char* text = environment("DRYDOCK_RECORD"); text != nullptr && *text != '\0') {
-    const std::string_view view(text);
-    if (view != "full" && view != "null") return senseless("DRYDOCK_RECORD", view, "it is one of full, null");
-  }
-  if (const char* text = environment("DRYDOCK_WORKSPACE"); text != nullptr && *text != '\0') {
-    const std::string_view view(text);
-    if (view != "rules" && view != "none" && view != "upper")
-      return senseless("DRYDOCK_WORKSPACE", view, "it is one of rules, none, upper");
-  }
-  return Status::ok();
+  DRYDOCK_RETURN_IF_ERROR(check_choice("DRYDOCK_RECORD", {"full", "null"}));
+  return check_choice("DRYDOCK_WORKSPACE", {"rules", "none", "upper"});
 }
 
 }  // namespace
