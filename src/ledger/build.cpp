@@ -43,10 +43,7 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
   switch (record.kind) {
     case Kind::kOperator: account.operator_launched(record.device, record.call, record.line, record.outcome); break;
     case Kind::kDriverOutOfMemory: account.out_of_memory(record.device, out_of_memory_of(reader, record)); break;
-    case Kind::kCapacity:
-      account.capacity_told(record.device, record.capacity_bytes);
-      account.memory(record.device).capacity_known(record.capacity_bytes);
-      break;
+    case Kind::kCapacity: account.memory(record.device).capacity_told(record.capacity_bytes); break;
     case Kind::kGarbageCollected: account.garbage_collected(record.count); break;
     case Kind::kCopy:
       account.copied(record.copy, record.device, record.size_bytes, record.is_async, record.line);

@@ -92,7 +92,9 @@ class MemoryAccount {
   }
   void block_filled_from_host(uint64_t address) { census_.filled_from_host(address); }
   void phase_began(trace::Phase phase) { census_.phase_began(phase); }
-  void capacity_known(uint64_t bytes) { capacity_ = bytes; }
+  void capacity_told(uint64_t bytes) { capacity_ = bytes; }
+  /// 0 if nobody asked the driver.
+  uint64_t capacity_bytes() const { return capacity_; }
   void block_freed(uint64_t address);
   void block_requested(uint64_t address, uint64_t requested_bytes);
   /// An operator is given the block as its workspace. It stays counted as allocated, as torch_npu counts it.

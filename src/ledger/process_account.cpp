@@ -66,8 +66,8 @@ void ProcessAccount::out_of_memory(int32_t device, OutOfMemory event) {
 }
 
 uint64_t ProcessAccount::capacity_bytes(int32_t device) const {
-  const auto found = capacities_.find(device);
-  return found == capacities_.end() ? 0 : found->second;
+  const auto found = memories_.find(device);
+  return found == memories_.end() ? 0 : found->second.capacity_bytes();
 }
 
 void ProcessAccount::driver_returned(trace::DriverMemory kind, uint64_t size_bytes, trace::LineId line) {

@@ -148,7 +148,6 @@ class ProcessAccount {
   void failed(uint64_t record, uint32_t entry, int32_t code, std::string_view message, trace::LineId line);
   void out_of_memory(int32_t device, OutOfMemory event);
   void step_ended(uint64_t record, uint64_t time_ns);
-  void capacity_told(int32_t device, uint64_t capacity_bytes) { capacities_[device] = capacity_bytes; }
   void driver_returned(trace::DriverMemory kind, uint64_t size_bytes, trace::LineId line);
   void garbage_collected(uint64_t freed_blocks) { step_.collected_blocks += freed_blocks; }
   void host_fallback(std::string_view name, trace::LineId line);
@@ -190,7 +189,6 @@ class ProcessAccount {
   StepEnd step_;                                           // the one that goes on
   std::map<trace::LineId, uint64_t> returns_;              // of driver memory within it
   std::map<int32_t, std::vector<LineState>> line_states_;  // by device and index in the tally, when the last step ended
-  std::map<int32_t, uint64_t> capacities_;
   std::vector<Launches> launches_;
   std::vector<StepEnd> steps_;
   std::map<CopyKey, Tally> copies_;

@@ -18,7 +18,7 @@ uint64_t requested(const DeviceMoment& moment, BlockKind kind) {
 
 // A parameter at 1, an activation at 2 with a temporary beside it at 3, a gradient at 4.
 void train(MemoryAccount& memory) {
-  memory.capacity_known(100 * kMiB);
+  memory.capacity_told(100 * kMiB);
   memory.driver_allocated({.kind = trace::DriverMemory::kMalloc, .address = 0, .size_bytes = 64 * kMiB});
   memory.block_allocated(1 * kMiB, kMiB, false, 1);
   memory.block_labelled(1 * kMiB, Label::kParameter, kMiB - 32, 7);
@@ -67,7 +67,7 @@ TEST(BlockCensus, WhereNothingIsToldAllIsUnexplained) {
 
 TEST(BlockCensus, AtARefusalWhatOutlivesItsModuleIsKeptForBackward) {
   MemoryAccount memory(0);
-  memory.capacity_known(100 * kMiB);
+  memory.capacity_told(100 * kMiB);
   memory.block_allocated(1 * kMiB, kMiB, false, 2, 5, true);
   memory.block_allocated(2 * kMiB, 2 * kMiB, false, 2, 6, false);  // autograd does not record here
   memory.block_allocated(4 * kMiB, 4 * kMiB, false, 2, 7, true);   // its module runs
