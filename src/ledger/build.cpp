@@ -107,7 +107,7 @@ std::optional<WithoutWorkspaces> compare_without_workspaces(const fs::path& run_
   const ProcessAccount& process = sources.processes[static_cast<size_t>(sources.without_process)];
   if (process.workspaces.is_empty()) return std::nullopt;
   return replay_without_workspaces(run_folder / "traces" / process.trace_file, highest->device(),
-                                   sources.run.variable("PYTORCH_NPU_ALLOC_CONF"), highest->peak_reserved_bytes());
+                                   sources.run.allocator_settings(), highest->peak_reserved_bytes());
 }
 
 // Replaces the ledger only by a whole one.

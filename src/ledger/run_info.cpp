@@ -17,6 +17,11 @@ std::string RunInfo::variable(const std::string& name) const {
   return found == environment.end() ? std::string() : found->second;
 }
 
+std::string RunInfo::allocator_settings() const {
+  std::string settings = variable("PYTORCH_NPU_ALLOC_CONF");
+  return settings.empty() ? variable("PYTORCH_ALLOC_CONF") : settings;
+}
+
 Status write_run_info(const std::filesystem::path& run_folder, const RunInfo& info) {
   Json json;
   json["drydock"] = info.drydock_version;

@@ -31,6 +31,8 @@ struct RunInfo {
 
   /// The variable's value, or empty.
   std::string variable(const std::string& name) const;
+  /// What torch_npu's caching allocator was set to: PYTORCH_NPU_ALLOC_CONF, else PYTORCH_ALLOC_CONF.
+  std::string allocator_settings() const;
 };
 
 /// Writes `run_folder`/run.json: a new file, renamed into place. 100004 if it can't be written.

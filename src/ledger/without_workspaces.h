@@ -16,7 +16,7 @@ struct WithoutWorkspaces {
   bool fits = true;  ///< every request could be met, also one that was refused
 };
 
-/// `allocator_settings`: PYTORCH_NPU_ALLOC_CONF of the run. The answer is known only where the same model with
+/// `allocator_settings`: of the run. The answer is known only where the same model with
 /// workspaces comes to the `recorded_peak_reserved_bytes` that the trace shows.
 WithoutWorkspaces replay_without_workspaces(const std::filesystem::path& trace, int32_t device,
                                             const std::string& allocator_settings,
