@@ -15,6 +15,8 @@ inline constexpr int kExitUsage = 2;
 
 /// Writes "drydock: ..." to standard error.
 void complain(const std::string& sentence);
+/// The same; returns kExitUsage.
+int refuse(const std::string& sentence);
 
 /// Runs the command on the virtual device, makes the ledger and prints the verdict to standard error, for standard
 /// output is the command's. Returns the command's exit code; 127 if there is no such command.

@@ -40,8 +40,7 @@ int env_command(const RunOptions& options) {
     status = ledger::write_run_info(run_folder, settings.info);
   }
   if (!status.is_ok()) {
-    complain(status.message());
-    return kExitUsage;
+    return refuse(status.message());
   }
   for (const auto& [name, value] : settings.environment) fmt::print("export {}={}\n", name, shell_quoted(value));
   complain(fmt::format("programs of this shell will be recorded in {}; afterwards: drydock ledger {}",

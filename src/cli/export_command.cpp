@@ -46,8 +46,7 @@ int export_command(const ExportOptions& options) {
   }
   for (const std::string& sentence : sentences) complain(sentence);
   if (status.is_ok()) return 0;
-  complain(status.message());
-  return kExitUsage;
+  return refuse(status.message());
 }
 
 }  // namespace drydock::cli

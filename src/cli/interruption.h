@@ -8,6 +8,9 @@ namespace drydock::cli {
 /// Set by Ctrl-C (SIGINT) or SIGTERM while an Interruptible lives, or while a child runs (child_process.h).
 const std::atomic<bool>& interruption();
 
+/// Exit code of a command that Ctrl-C ended and that says what it knows: as a shell reports it.
+inline constexpr int kExitInterrupted = 128 + 2;
+
 /// For a signal handler.
 void note_interruption();
 

@@ -10,8 +10,7 @@ namespace drydock::cli {
 int ledger_command(const LedgerOptions& options) {
   ledger::Report report;
   if (Status status = ledger::open_run(options.run, options.rebuild, entry_of, report); !status.is_ok()) {
-    complain(status.message());
-    return kExitUsage;
+    return refuse(status.message());
   }
   std::fputs((options.json ? ledger::report_json(report) : ledger::report_text(report)).c_str(), stdout);
   return 0;

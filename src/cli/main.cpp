@@ -287,8 +287,7 @@ int dispatch(int argc, char** argv) {
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
     std::string names;
     for (const CLI::App* verb : verbs) names += (names.empty() ? "" : ", ") + verb->get_name();
-    complain("there is no subcommand \"" + own[0] + "\": " + names + ". See drydock --help.");
-    return kExitUsage;
+    return refuse("there is no subcommand \"" + own[0] + "\": " + names + ". See drydock --help.");
   }
   std::vector<std::string> reversed(own.rbegin(), own.rend());
   try {
@@ -299,12 +298,10 @@ int dispatch(int argc, char** argv) {
     std::string hint;
     if ((run->parsed() || plan->parsed() || tune_options.is_program) && !has_separator)
       hint = " The command to run stands behind --: drydock run -- COMMAND.";
-    complain(std::string(error.what()) + "." + hint + " See drydock --help.");
-    return kExitUsage;
+    return refuse(std::string(error.what()) + "." + hint + " See drydock --help.");
   }
   if (has_separator && !run->parsed() && !plan->parsed() && !tune_options.is_program) {
-    complain("only run, plan and tune --program take a command behind --. See drydock --help.");
-    return kExitUsage;
+    return refuse("only run, plan and tune --program take a command behind --. See drydock --help.");
   }
   if (run->parsed()) return run_command(options);
   if (env->parsed()) return env_command(options);
@@ -319,8 +316,7 @@ int dispatch(int argc, char** argv) {
   if (plan->parsed()) return plan_command(plan_options);
   tune_options.program.command = options.command;
   if (tune->parsed() && tune_options.run.empty() && !tune_options.is_program) {
-    complain("RUN is required (or --program, with a command behind --). See drydock tune --help.");
-    return kExitUsage;
+    return refuse("RUN is required (or --program, with a command behind --). See drydock tune --help.");
   }
   if (tune->parsed()) return tune_command(tune_options);
   return run_support(support_options);

@@ -22,8 +22,6 @@ namespace {
 using ledger::human_size;
 using nlohmann::ordered_json;
 
-constexpr int kInterrupted = 128 + 2;  // as a shell reports Ctrl-C
-
 struct Probe {
   int64_t value = 0;
   tune::Placed placed;
@@ -60,16 +58,11 @@ class Planning {
       print();
     }
     if (!problem_.empty()) return refuse(problem_);
-    if (is_interrupted_) return kInterrupted;
+    if (is_interrupted_) return kExitInterrupted;
     return search_.best() ? 0 : 1;
   }
 
  private:
-  static int refuse(const std::string& sentence) {
-    complain(sentence);
-    return kExitUsage;
-  }
-
   tune::Variation variation_of(int64_t value) const { return {{name_, std::to_string(value)}}; }
   bool can_go_on() const { return problem_.empty() && !is_interrupted_; }
 
@@ -82,7 +75,7 @@ class Planning {
       problem_ = status.message();
       return false;
     }
-    probe.end = runs_.run(probe.placed, variation_of(value));
+    probe.end = with_margin(runs_.run(probe.placed, variation_of(value)));
     const RerunEnd& run = probe.end.run;
     if (interruption() || run.is_interrupted) {
       is_interrupted_ = true;
@@ -271,14 +264,13 @@ class Planning {
 
 int plan_command(const PlanOptions& options) {
   if (options.run.command.empty()) {
-    complain("plan needs a command behind --, for example: drydock plan --fit batch_size 1..64 -- python train.py");
-    return kExitUsage;
+    return refuse(
+        "plan needs a command behind --, for example: drydock plan --fit batch_size 1..64 -- python train.py");
   }
   const auto range = tune::parse_range(options.fit[1]);
   if (!range) {
-    complain(
+    return refuse(
         fmt::format("--fit: \"{}\" is no range: FIRST..LAST, two whole numbers from 1 on, as 1..128.", options.fit[1]));
-    return kExitUsage;
   }
   return Planning(options, range->first, range->second).run();
 }

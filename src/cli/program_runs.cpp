@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,25 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStepsVariable = "DRYDOCK_STEPS";
-
-void find_margin(ProgramEnd& end) {
-  std::vector<std::string> paths;
-  if (!replay::traces_of(end.run.folder.string(), paths).is_ok()) return;
-  std::optional<uint64_t> room;
-  for (const std::string& path : paths) {
-    replay::History history;
-    if (!replay::read_trace(path, history).is_ok()) continue;
-    for (const replay::DeviceFacts& device : history.devices) {
-      if (device.total_bytes == 0) continue;
-      end.capacity_bytes = std::max(end.capacity_bytes, device.total_bytes);
-      const uint64_t left = device.total_bytes - std::min(device.total_bytes, device.external_bytes);
-      room = std::min(room.value_or(left), left);
-    }
-  }
-  if (!room) return;
-  const uint64_t beside = end.run.has_workspace_allocator ? end.run.peak_workspace_bytes : 0;
-  end.margin_bytes = static_cast<int64_t>(*room) - static_cast<int64_t>(end.run.peak_reserved_bytes + beside);
-}
 
 // A program that is stopped in the middle leaves its temporary files behind.
 class TemporaryFolder {
@@ -98,13 +80,32 @@ std::string ProgramRuns::name_of(const tune::Variation& variation) {
   return name.substr(0, kMostLetters);
 }
 
-ProgramEnd ProgramRuns::run(const tune::Placed& placed, const tune::Variation& variation) const {
+RerunEnd ProgramRuns::run(const tune::Placed& placed, const tune::Variation& variation) const {
   std::map<std::string, std::string> environment = environment_of(placed);
   const TemporaryFolder temporary;
   if (steps_ > 0 && !temporary.path().empty()) environment["TMPDIR"] = temporary.path();
+  return run_again(info_of(placed), folder_, name_of(variation), environment);
+}
+
+ProgramEnd with_margin(RerunEnd run) {
   ProgramEnd end;
-  end.run = run_again(info_of(placed), folder_, name_of(variation), environment);
-  find_margin(end);
+  end.run = std::move(run);
+  std::vector<std::string> paths;
+  if (!replay::traces_of(end.run.folder.string(), paths).is_ok()) return end;
+  std::optional<uint64_t> room;
+  for (const std::string& path : paths) {
+    replay::History history;
+    if (!replay::read_trace(path, history).is_ok()) continue;
+    for (const replay::DeviceFacts& device : history.devices) {
+      if (device.total_bytes == 0) continue;
+      end.capacity_bytes = std::max(end.capacity_bytes, device.total_bytes);
+      const uint64_t left = device.total_bytes - std::min(device.total_bytes, device.external_bytes);
+      room = std::min(room.value_or(left), left);
+    }
+  }
+  if (!room) return end;
+  const uint64_t beside = end.run.has_workspace_allocator ? end.run.peak_workspace_bytes : 0;
+  end.margin_bytes = static_cast<int64_t>(*room) - static_cast<int64_t>(end.run.peak_reserved_bytes + beside);
   return end;
 }
 

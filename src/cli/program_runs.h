@@ -20,6 +20,8 @@ struct ProgramEnd {
   uint64_t capacity_bytes = 0;          ///< of the device, as the program sees it; 0 if it used none
   std::optional<int64_t> margin_bytes;  ///< the least of any device; none where nothing is known of one
 };
+/// Reads the run's traces once more.
+ProgramEnd with_margin(RerunEnd run);
 
 class ProgramRuns {
  public:
@@ -27,7 +29,7 @@ class ProgramRuns {
   /// `steps`: optimizer steps after which a run is ended; 0 for none.
   Status prepare(const RunOptions& options, int32_t steps);
 
-  ProgramEnd run(const tune::Placed& placed, const tune::Variation& variation) const;
+  RerunEnd run(const tune::Placed& placed, const tune::Variation& variation) const;
 
   const std::filesystem::path& folder() const { return folder_; }
   /// The run that `run` does, for those who do it again.

@@ -142,11 +142,6 @@ class Replaying {
   }
 
  private:
-  static int refuse(const std::string& sentence) {
-    complain(sentence);
-    return kExitUsage;
-  }
-
   // A trace is torch_npu's; a memory snapshot may be of PyTorch's allocator for CUDA.
   static Status read(const std::string& path, History& history, replay::Policy& policy) {
     if (!snapshot::looks_like_pickle(path)) return replay::read_trace(path, history);
@@ -190,15 +185,13 @@ class Replaying {
     return 0;
   }
 
-  // PYTORCH_NPU_ALLOC_CONF as the run had it; torch_npu takes PYTORCH_ALLOC_CONF, too.
   void take_settings(History& history) const {
     ledger::RunInfo info;
     if (!ledger::read_run_info(options_.run, info).is_ok()) {
       history.missing.emplace_back("The run's run.json can't be read: it is taken to have had the default settings.");
       return;
     }
-    history.settings = info.variable("PYTORCH_NPU_ALLOC_CONF");
-    if (history.settings.empty()) history.settings = info.variable("PYTORCH_ALLOC_CONF");
+    history.settings = info.allocator_settings();
     history.settings_known = true;
   }
 

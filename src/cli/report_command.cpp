@@ -40,8 +40,7 @@ bool write_whole(const fs::path& path, const std::string& text) {
 int report_command(const ReportOptions& options) {
   ledger::Report report;
   if (Status status = ledger::open_run(options.run, options.rebuild, entry_of, report); !status.is_ok()) {
-    complain(status.message());
-    return kExitUsage;
+    return refuse(status.message());
   }
   std::error_code error;
   fs::path folder = options.run;

@@ -38,10 +38,14 @@ void print_verdict(const fs::path& run_folder, const ledger::RunInfo& info) {
 
 void complain(const std::string& sentence) { fmt::print(stderr, "drydock: {}\n", sentence); }
 
+int refuse(const std::string& sentence) {
+  complain(sentence);
+  return kExitUsage;
+}
+
 int run_command(const RunOptions& options) {
   if (options.command.empty()) {
-    complain("run needs a command behind --, for example: drydock run -- python train.py");
-    return kExitUsage;
+    return refuse("run needs a command behind --, for example: drydock run -- python train.py");
   }
   fs::path root;
   RunSettings settings;
@@ -51,8 +55,7 @@ int run_command(const RunOptions& options) {
   fs::path run_folder;
   if (status.is_ok()) status = make_run_folder(options.out, run_folder);
   if (!status.is_ok()) {
-    complain(status.message());
-    return kExitUsage;
+    return refuse(status.message());
   }
   settings.environment["DRYDOCK_RUN_DIR"] = run_folder.string();
   ledger::RunInfo& info = settings.info;

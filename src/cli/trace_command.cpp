@@ -49,8 +49,7 @@ int trace_command(const TraceOptions& options) {
       if (entry.path().extension() == ".ddtrace") paths.push_back(entry.path());
     std::sort(paths.begin(), paths.end());
     if (paths.empty()) {
-      complain(fmt::format("{} holds no trace: there is no file {}/traces/*.ddtrace.", run, run));
-      return kExitUsage;
+      return refuse(fmt::format("{} holds no trace: there is no file {}/traces/*.ddtrace.", run, run));
     }
   } else {
     paths.emplace_back(run);

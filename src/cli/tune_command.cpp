@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -22,17 +23,14 @@ using nlohmann::ordered_json;
 using tune::Trial;
 
 void print_table(const Search& search, const Confirmation& confirmation, size_t most) {
-  fmt::print("{:>11} {:>7} {:>8} {:>8} {:>5} {:>11}  setting\n", "reserved", "unused", "retries", "calls", "fits",
-             "margin");
+  fmt::print("{}", table_head());
   for (const Trial* trial : rows_to_show(search, most)) {
     const std::string& text = search.text_of(*trial);
     std::string notes;
     if (trial->is_on_front) notes += " *";
     if (text == search.settings) notes += " (as it ran)";
     if (confirmation.is_confirmed(text)) notes += " (confirmed)";
-    fmt::print("{:>11} {:>6.1f}% {:>8} {:>8} {:>5} {:>11}  {}{}\n", human_size(trial->peak_reserved_bytes),
-               100 * trial->fragmentation, trial->retries, trial->driver_calls, trial->fits ? "yes" : "no",
-               signed_size(trial->margin_bytes), shown(text), notes);
+    fmt::print("{}", table_row(*trial, text, notes));
   }
   fmt::print("*: nothing that fits has both a lower peak and fewer driver calls\n");
 }
@@ -68,11 +66,6 @@ class Tuning {
   }
 
  private:
-  static int refuse(const std::string& sentence) {
-    complain(sentence);
-    return kExitUsage;
-  }
-
   Status write(const Search& search, const Confirmation& confirmation) const {
     if (report_.ledger.empty()) return Status::ok();
     return ledger::write_tune_results(report_.ledger, results_of(search, confirmation));
@@ -118,10 +111,8 @@ class Tuning {
     const std::string& setting = search.text_of(best);
     if (setting == search.settings) {
       fmt::print("Keep what you have: {} is among the best.\n", shown(setting));
-    } else if (setting.empty()) {
-      fmt::print("unset {}\n", kAllocatorVariable);
     } else {
-      fmt::print("export {}={}\n", kAllocatorVariable, setting);
+      fmt::print("{}", export_line(setting));
     }
     if (!confirmation.has_confirmed()) fmt::print("This is what the model says; no run has confirmed it.\n");
   }

@@ -14,17 +14,14 @@
 #include "cli/program_runs.h"
 #include "cli/tune_search.h"
 #include "ledger/build.h"
-#include "ledger/sizes.h"
 #include "tune/variation.h"
 
 namespace drydock::cli {
 namespace {
 
-using ledger::human_size;
 using nlohmann::ordered_json;
 using tune::Trial;
 
-constexpr int kInterrupted = 128 + 2;  // as a shell reports Ctrl-C
 constexpr size_t kMostVariations = 64;
 
 struct Entry {
@@ -66,7 +63,7 @@ class ProgramTuning {
     } else {
       print();
     }
-    if (is_interrupted_) return kInterrupted;
+    if (is_interrupted_) return kExitInterrupted;
     const bool has_failed =
         std::all_of(entries_.begin(), entries_.end(), [](const Entry& each) { return !each.search; });
     if (has_failed) return refuse("no variation of the program could be searched: see the reasons above.");
@@ -75,10 +72,6 @@ class ProgramTuning {
   }
 
  private:
-  static int refuse(const std::string& sentence) {
-    complain(sentence);
-    return kExitUsage;
-  }
   static bool is_known(const Entry& entry) { return entry.search || !entry.failure.empty(); }
 
   Status read_axes() {
@@ -118,7 +111,7 @@ class ProgramTuning {
   // fits and where the run came to its end, the search is final as it is.
   void try_variation(Entry& entry) {
     announce(entry, "running");
-    entry.run = runs_.run(entry.placed, entry.variation).run;
+    entry.run = runs_.run(entry.placed, entry.variation);
     if (entry.run.is_interrupted) {
       is_interrupted_ = true;
       return;
@@ -209,8 +202,7 @@ class ProgramTuning {
   void print_rows(const Entry& entry, size_t width) const {
     const std::string text = tune::text_of(entry.variation);
     const auto failed_row = [&](const std::string& reason) {
-      fmt::print("{:<{}} {:>11} {:>7} {:>8} {:>8} {:>5} {:>11}  {}\n", text, width, "-", "-", "-", "-", "-", "-",
-                 reason);
+      fmt::print("{:<{}} {}", text, width, table_row_without(reason));
     };
     if (!entry.search) return failed_row(entry.failure);
     for (const Trial* trial : rows_to_show(*entry.search, static_cast<size_t>(options_.rows))) {
@@ -219,10 +211,7 @@ class ProgramTuning {
       if (trial->is_on_front) notes += " *";
       if (setting == entry.search->settings && entry.run.holds) notes += " (ran)";
       if (entry.confirmation->is_confirmed(setting) && setting != entry.search->settings) notes += " (confirmed)";
-      fmt::print("{:<{}} {:>11} {:>6.1f}% {:>8} {:>8} {:>5} {:>11}  {}{}\n", text, width,
-                 human_size(trial->peak_reserved_bytes), 100 * trial->fragmentation, trial->retries,
-                 trial->driver_calls, trial->fits ? "yes" : "no", signed_size(trial->margin_bytes), shown(setting),
-                 notes);
+      fmt::print("{:<{}} {}", text, width, table_row(*trial, setting, notes));
     }
     if (!entry.failure.empty()) failed_row(entry.failure);
   }
@@ -230,8 +219,7 @@ class ProgramTuning {
   void print() const {
     size_t width = 9;
     for (const Entry& entry : entries_) width = std::max(width, tune::text_of(entry.variation).size());
-    fmt::print("{:<{}} {:>11} {:>7} {:>8} {:>8} {:>5} {:>11}  setting\n", "variation", width, "reserved", "unused",
-               "retries", "calls", "fits", "margin");
+    fmt::print("{:<{}} {}", "variation", width, table_head());
     for (const Entry& entry : entries_) print_rows(entry, width);
     fmt::print("*: nothing of the same variation that fits has both a lower peak and fewer driver calls\n");
     size_t tried = 0;
@@ -261,8 +249,7 @@ class ProgramTuning {
                            ? "It was run with this setting, and ran to its end."
                            : "This is what the model says; no run has "
                              "confirmed it.");
-    fmt::print("{}\n", setting.empty() ? fmt::format("unset {}", kAllocatorVariable)
-                                       : fmt::format("export {}={}", kAllocatorVariable, setting));
+    fmt::print("{}", export_line(setting));
     fmt::print("run: {}\n", tune::shell_line(winner_->placed));
   }
 
@@ -316,10 +303,9 @@ class ProgramTuning {
 
 int tune_program_command(const TuneOptions& options) {
   if (options.program.command.empty()) {
-    complain(
+    return refuse(
         "tune --program needs a command behind --, for example: drydock tune --program --vary batch_size=1,2,4 -- "
         "python train.py --batch_size 4");
-    return kExitUsage;
   }
   return ProgramTuning(options).run();
 }

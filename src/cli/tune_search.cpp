@@ -77,8 +77,7 @@ void carry_out(Search& search) {
 Status search_settings(const fs::path& run, const ledger::RunInfo& info, const ledger::Verdict& verdict,
                        Search& search) {
   DRYDOCK_RETURN_IF_ERROR(load(run, search));
-  search.settings = info.variable(kAllocatorVariable);
-  if (search.settings.empty()) search.settings = info.variable("PYTORCH_ALLOC_CONF");
+  search.settings = info.allocator_settings();
   demand(verdict, search);
   try {
     carry_out(search);
@@ -178,6 +177,26 @@ std::string shown(const std::string& setting) { return setting.empty() ? "(defau
 
 std::string signed_size(int64_t bytes) {
   return bytes < 0 ? "-" + human_size(static_cast<uint64_t>(-bytes)) : human_size(static_cast<uint64_t>(bytes));
+}
+
+std::string table_head() {
+  return fmt::format("{:>11} {:>7} {:>8} {:>8} {:>5} {:>11}  setting\n", "reserved", "unused", "retries", "calls",
+                     "fits", "margin");
+}
+
+std::string table_row(const Trial& trial, const std::string& setting, const std::string& notes) {
+  return fmt::format("{:>11} {:>6.1f}% {:>8} {:>8} {:>5} {:>11}  {}{}\n", human_size(trial.peak_reserved_bytes),
+                     100 * trial.fragmentation, trial.retries, trial.driver_calls, trial.fits ? "yes" : "no",
+                     signed_size(trial.margin_bytes), shown(setting), notes);
+}
+
+std::string table_row_without(const std::string& reason) {
+  return fmt::format("{:>11} {:>7} {:>8} {:>8} {:>5} {:>11}  {}\n", "-", "-", "-", "-", "-", "-", reason);
+}
+
+std::string export_line(const std::string& setting) {
+  return setting.empty() ? fmt::format("unset {}\n", kAllocatorVariable)
+                         : fmt::format("export {}={}\n", kAllocatorVariable, setting);
 }
 
 std::string impossible_text(const Search& search, const std::vector<ledger::HolderLine>& holders) {

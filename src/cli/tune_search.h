@@ -86,6 +86,14 @@ nlohmann::ordered_json json_of_result(const ledger::TuneResult& row);
 std::string shown(const std::string& setting);
 std::string signed_size(int64_t bytes);
 
+/// The columns of tune's tables, and a row of them; `notes` are put behind the setting.
+std::string table_head();
+std::string table_row(const tune::Trial& trial, const std::string& setting, const std::string& notes);
+/// A row without figures.
+std::string table_row_without(const std::string& reason);
+/// For a shell: sets the variable, or takes it away.
+std::string export_line(const std::string& setting);
+
 /// Why nothing of the grid fits, and what would have to shrink by how much.
 std::string impossible_text(const Search& search, const std::vector<ledger::HolderLine>& holders);
 

@@ -154,8 +154,7 @@ int watch_run(const WatchOptions& options) {
   }
   for (const std::string& problem : run.follower().problems()) complain(problem);
   if (status.is_ok()) return 0;
-  complain(status.message());
-  return kExitUsage;
+  return refuse(status.message());
 }
 
 // Recorded outputs of npu-smi, one after the other: each begins with the line that names the version.
@@ -259,8 +258,7 @@ int watch_npu_smi(const WatchOptions& options) {
     std::ostringstream text;
     if (file) text << file.rdbuf();
     if (!file || text.str().empty()) {
-      complain(fmt::format("{} can't be read, or is empty.", path));
-      return kExitUsage;
+      return refuse(fmt::format("{} can't be read, or is empty.", path));
     }
     for (std::string& table : tables_of(text.str())) recorded.push_back(std::move(table));
   }
@@ -297,20 +295,17 @@ int watch_npu_smi(const WatchOptions& options) {
   if (is_terminal && taken > 0)
     for (const std::string& line : chips.screen("first", fmt::format("{} readings", taken))) fmt::print("{}\n", line);
   if (status.is_ok()) return 0;
-  complain(status.message());
-  return kExitUsage;
+  return refuse(status.message());
 }
 
 }  // namespace
 
 int watch_command(const WatchOptions& options) {
   if (options.npu_smi == !options.run.empty()) {
-    complain("watch needs a RUN, or --npu-smi for the machine's real devices, and not both.");
-    return kExitUsage;
+    return refuse("watch needs a RUN, or --npu-smi for the machine's real devices, and not both.");
   }
   if (!options.files.empty() && !options.npu_smi) {
-    complain("--file holds recorded outputs of npu-smi: give --npu-smi, too.");
-    return kExitUsage;
+    return refuse("--file holds recorded outputs of npu-smi: give --npu-smi, too.");
   }
   return options.npu_smi ? watch_npu_smi(options) : watch_run(options);
 }
