@@ -186,12 +186,8 @@ def _place(tensor: Any) -> int:
 
 
 def _label(label: int, tensor: Any, name: int) -> None:
-    if tensor.device.type != "npu":
-        return
-    storage = tensor.untyped_storage()
-    place = storage.data_ptr()
-    if place:
-        _recorder.label(label, place, storage.nbytes(), name)
+    if place := _place(tensor):
+        _recorder.label(label, place, tensor.untyped_storage().nbytes(), name)
 
 
 def _modules() -> Iterator[tuple[str, Any]]:

@@ -118,9 +118,8 @@ def _stop_after_steps() -> None:
         with contextlib.suppress(Exception):
             stream.flush()
     _recorder.close()
-    os._exit(
-        0
-    )  # not an exception: the program might catch it, and what it does at its end is none of a plan's business
+    # Not an exception: the program might catch it, and what it does at its end is none of a plan's business.
+    os._exit(0)
 
 
 def _library_folders() -> tuple[str, ...]:
