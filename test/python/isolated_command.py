@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -40,6 +42,25 @@ def drydock(tmp_path, drydock_command, clean_environment):
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
+    def interrupt(*arguments, when):
+        """Starts the command, sends Ctrl-C once `when()` is true; exit code, output, errors."""
+        process = subprocess.Popen(
+            [drydock_command, *map(str, arguments)],
+            cwd=work,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while not when():
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+        return process.returncode, output, errors
+
+    run.interrupt = interrupt
     run.ledger = ledger
     run.binary = drydock_command
     run.work = work

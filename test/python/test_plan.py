@@ -6,11 +6,9 @@ import importlib.util
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
@@ -178,21 +176,11 @@ def test_where_nothing_fits(drydock):
 
 def test_an_interrupt_keeps_what_is_known(drydock):
     write(drydock, EVEN + "    n = int(sys.argv[1])\n    if n > 2: print('waiting', flush=True); time.sleep(100)\n")
-    process = subprocess.Popen(
-        [drydock.binary, "plan", "--fit", "batch", "1..128", "--out", "p1", *command("{batch}")],
-        cwd=drydock.work,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    exit_code, output, errors = drydock.interrupt(
+        *["plan", "--fit", "batch", "1..128", "--out", "p1", *command("{batch}")],
+        when=lambda: any("waiting" in log.read_text() for log in (drydock.work / "p1").glob("*.log")),
     )
-    deadline = time.monotonic() + 60
-    while not any("waiting" in log.read_text() for log in (drydock.work / "p1").glob("*.log")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, output + errors
+    assert exit_code == 130, output + errors
     assert "batch: at least 2 survives 5 steps; interrupted" in output
     assert "survives" in output
     assert errors == ""
@@ -282,21 +270,11 @@ def test_an_interrupt_keeps_the_variations_that_are_known(drydock):
         drydock,
         "import sys, time\nif sys.argv[1] == 'a': sys.exit('no a')\nprint('waiting', flush=True)\ntime.sleep(100)",
     )
-    process = subprocess.Popen(
-        [drydock.binary, "tune", "--program", "--vary", "name=a,b,c", "--out", "t1", *command("{name}")],
-        cwd=drydock.work,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    exit_code, output, errors = drydock.interrupt(
+        *["tune", "--program", "--vary", "name=a,b,c", "--out", "t1", *command("{name}")],
+        when=lambda: any("waiting" in log.read_text() for log in (drydock.work / "t1").glob("*.log")),
     )
-    deadline = time.monotonic() + 60
-    while not any("waiting" in log.read_text() for log in (drydock.work / "t1").glob("*.log")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, output + errors
+    assert exit_code == 130, output + errors
     assert "failed: exit code 1: no a" in output
     assert "1 of 3 variations run" in output
     assert "Interrupted" in output

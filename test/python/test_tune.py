@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import signal
 import sqlite3
-import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
@@ -91,18 +88,11 @@ def test_where_nothing_fits_the_bound_is_the_proof(drydock):
 @needs_client
 def test_an_interrupt_while_the_program_runs_again_keeps_what_is_known(drydock):
     assert run_program(drydock, FRAGMENTING + "    import time; time.sleep(100)\n", "r1").returncode == 1
-    process = subprocess.Popen(
-        [drydock.binary, "tune", "r1"], cwd=drydock.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     log = drydock.work / "r1" / "tune-1.log"
-    deadline = time.monotonic() + 60
-    while not (log.exists() and "reached the end" in log.read_text()):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 1, output + errors
+    exit_code, output, errors = drydock.interrupt(
+        "tune", "r1", when=lambda: log.exists() and "reached the end" in log.read_text()
+    )
+    assert exit_code == 1, output + errors
     assert "the whole grid" in output
     assert "export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\n" in output
     assert "no run has confirmed it" in output

@@ -27,7 +27,6 @@ class Row:
     """One measured number: `measured` in bytes, known to `resolution_bytes`; the program prints bytes last."""
 
     name: str
-    case: str
     program: Path
     arguments: list[str]
     profile: str
@@ -35,8 +34,6 @@ class Row:
     resolution_bytes: float
     tolerance_percent: float
     chip: str
-    software: str
-    source: str
     deviation: str
 
     def error_percent(self, predicted: int) -> float:
@@ -51,7 +48,6 @@ def rows() -> list[Row]:
         return [
             Row(
                 f"{row['id']} {row['case']}".strip(),
-                row["case"],
                 HERE / row["program"],
                 row["arguments"].split(),
                 row["profile"],
@@ -59,8 +55,6 @@ def rows() -> list[Row]:
                 float(row["resolution_bytes"]),
                 float(row["tolerance_percent"]),
                 row["chip"],
-                row["software"],
-                row["source"],
                 row["deviation"],
             )
             for row in csv.DictReader(file)
