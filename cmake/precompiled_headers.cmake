@@ -20,7 +20,8 @@ set(DRYDOCK_PRODUCT_HEADERS
   <algorithm> <array> <atomic> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <mutex>
   <optional> <random> <span> <string> <string_view> <thread> <tuple> <unordered_map> <utility> <vector> <fmt/format.h>)
 
-# drydock_precompile(TARGET [FROM OTHER]): the product's headers for TARGET, those that OTHER precompiled if it is given.
+# drydock_precompile(TARGET [FROM OTHER] [HEADERS MORE...]): the product's headers, and MORE, for TARGET; instead those
+# that OTHER precompiled if it is given.
 function(drydock_precompile target)
   cmake_parse_arguments(PARSE_ARGV 1 precompile "" "FROM" "HEADERS")
   if(NOT DRYDOCK_PRECOMPILED_HEADERS)

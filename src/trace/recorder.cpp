@@ -276,6 +276,7 @@ void block_labelled(Label label, uint64_t address, uint64_t storage_bytes, Strin
   append(Kind::kLabel, static_cast<uint8_t>(static_cast<uint8_t>(label) | tag_bits(place, 4)), device_operand(device),
          {settle(append, place), storage_bytes, pair_of(name, 0)});
 }
+
 void workspace_wanted(const WorkspaceUse& use) noexcept { wanted_workspace = use; }
 
 void driver_allocated(DriverMemory kind, int32_t device, uint64_t address, uint64_t handle, uint64_t size_bytes,
