@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 std::string allocator_settings(const fs::path& run) {
   ledger::RunInfo info;
   const fs::path folder = fs::is_directory(run) ? run : run.parent_path().parent_path();
-  return ledger::read_run_info(folder, info).is_ok() ? info.variable("PYTORCH_NPU_ALLOC_CONF") : std::string();
+  return ledger::read_run_info(folder, info).is_ok() ? info.allocator_settings() : std::string();
 }
 
 }  // namespace

@@ -101,6 +101,7 @@ RerunEnd run_again(const ledger::RunInfo& info, const fs::path& parent, const st
   result.blocks = report.blocks;
   result.operator_calls = report.operator_calls;
   result.distinct_calls = report.distinct_calls;
+  result.peak_holders = std::move(report.peak_holders);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ledger/run_info.h"
 #include "ledger/verdict.h"
@@ -28,6 +29,7 @@ struct RerunEnd {
   uint64_t blocks = 0;
   uint64_t operator_calls = 0;
   uint64_t distinct_calls = 0;
+  std::vector<ledger::HolderLine> peak_holders;  ///< of the device with the highest peak, largest first
   double seconds = 0;
 };
 

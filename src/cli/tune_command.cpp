@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/entry_names.h"
 #include "cli/interruption.h"
+#include "cli/tune_need.h"
 #include "cli/tune_search.h"
 #include "ledger/build.h"
 #include "ledger/sizes.h"
@@ -53,7 +54,10 @@ class Tuning {
       const Interruptible interruptible;
       if (Status status = search_settings(run_, report_.run, report_.verdict, search); !status.is_ok())
         return refuse(status.message());
-      if (!options_.no_confirm) confirmation.confirm_best(report_.verdict, search);
+      if (!options_.no_confirm) {
+        confirmation.confirm_best(report_.verdict, search);
+        learn_need(report_.run, run_, "tune", {}, search);
+      }
     }
     if (search.trials.empty()) return refuse("interrupted before a setting was tried.");
     if (Status status = write(search, confirmation); !status.is_ok()) complain(status.message());
@@ -126,6 +130,7 @@ class Tuning {
     json["impossible"] = search.bound.is_impossible;
     json["needed_bytes"] = search.bound.needed_bytes;
     json["room_bytes"] = search.bound.room_bytes;
+    json["needed_run"] = search.need ? ordered_json(search.need->folder.string()) : ordered_json(nullptr);
     json["search_s"] = search.seconds;
     json["grid"] = search.grid.description;
     json["is_exhaustive"] = search.is_whole();

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/interruption.h"
 #include "cli/program_runs.h"
+#include "cli/tune_need.h"
 #include "cli/tune_search.h"
 #include "ledger/build.h"
 #include "tune/variation.h"
@@ -134,7 +135,11 @@ class ProgramTuning {
     entry.search = std::move(search);
     entry.confirmation.emplace(info, runs_.folder(), ProgramRuns::name_of(entry.variation) + "-tuned",
                                runs_.environment_of(entry.placed));
-    if (entry.run.out_of_memory && !options_.no_confirm) confirm(entry);
+    if (entry.run.out_of_memory && !options_.no_confirm) {
+      confirm(entry);
+      learn_need(info, runs_.folder(), ProgramRuns::name_of(entry.variation), runs_.environment_of(entry.placed),
+                 *entry.search);
+    }
     if (interruption()) is_interrupted_ = true;
   }
 
@@ -270,6 +275,8 @@ class ProgramTuning {
     json["impossible"] = entry.search && entry.search->bound.is_impossible;
     json["needed_bytes"] = entry.search ? ordered_json(entry.search->bound.needed_bytes) : ordered_json(nullptr);
     json["room_bytes"] = entry.search ? ordered_json(entry.search->bound.room_bytes) : ordered_json(nullptr);
+    json["needed_run"] =
+        entry.search && entry.search->need ? ordered_json(entry.search->need->folder.string()) : ordered_json(nullptr);
     json["is_exhaustive"] = entry.search && entry.search->is_whole();
     json["settings"] = ordered_json::array();
     if (entry.search)

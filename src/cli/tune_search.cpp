@@ -34,31 +34,6 @@ void show_progress(size_t done, size_t all) {
   std::fflush(stderr);
 }
 
-Status load(const fs::path& run, Search& search) {
-  std::vector<std::string> paths;
-  DRYDOCK_RETURN_IF_ERROR(replay::traces_of(run.string(), paths));
-  for (const std::string& path : paths) {
-    replay::History history;
-    DRYDOCK_RETURN_IF_ERROR(replay::read_trace(path, history));
-    search.missing.insert(search.missing.end(), history.missing.begin(), history.missing.end());
-    for (const uint8_t device : replay::devices_of(history))
-      search.workloads.push_back(replay::workload_of(history, device));
-  }
-  if (search.workloads.empty())
-    return Status::error(ledger::kUnreadable,
-                         fmt::format("no trace of {} has blocks of torch_npu's caching allocator, so there is nothing "
-                                     "that its settings could change.",
-                                     run.string()));
-  return Status::ok();
-}
-
-// The request that a run died of must be met, too.
-void demand(const ledger::Verdict& verdict, Search& search) {
-  if (verdict.kind != ledger::VerdictKind::kOutOfMemory) return;
-  for (replay::Workload& workload : search.workloads)
-    if (workload.device == verdict.device) tune::demand_last_request(workload);
-}
-
 void carry_out(Search& search) {
   const auto begin = std::chrono::steady_clock::now();
   const bool many_streams = std::any_of(search.workloads.begin(), search.workloads.end(),
@@ -74,11 +49,31 @@ void carry_out(Search& search) {
 
 }  // namespace
 
+Status load_workloads(const fs::path& run, const ledger::Verdict& verdict, std::vector<replay::Workload>& workloads,
+                      std::vector<std::string>& missing) {
+  std::vector<std::string> paths;
+  DRYDOCK_RETURN_IF_ERROR(replay::traces_of(run.string(), paths));
+  for (const std::string& path : paths) {
+    replay::History history;
+    DRYDOCK_RETURN_IF_ERROR(replay::read_trace(path, history));
+    missing.insert(missing.end(), history.missing.begin(), history.missing.end());
+    for (const uint8_t device : replay::devices_of(history)) workloads.push_back(replay::workload_of(history, device));
+  }
+  if (workloads.empty())
+    return Status::error(ledger::kUnreadable,
+                         fmt::format("no trace of {} has blocks of torch_npu's caching allocator, so there is nothing "
+                                     "that its settings could change.",
+                                     run.string()));
+  if (verdict.kind == ledger::VerdictKind::kOutOfMemory)
+    for (replay::Workload& workload : workloads)
+      if (workload.device == verdict.device) tune::demand_last_request(workload);
+  return Status::ok();
+}
+
 Status search_settings(const fs::path& run, const ledger::RunInfo& info, const ledger::Verdict& verdict,
                        Search& search) {
-  DRYDOCK_RETURN_IF_ERROR(load(run, search));
+  DRYDOCK_RETURN_IF_ERROR(load_workloads(run, verdict, search.workloads, search.missing));
   search.settings = info.allocator_settings();
-  demand(verdict, search);
   try {
     carry_out(search);
   } catch (const std::bad_alloc&) {
@@ -201,19 +196,22 @@ std::string export_line(const std::string& setting) {
 
 std::string impossible_text(const Search& search, const std::vector<ledger::HolderLine>& holders) {
   const tune::Bound& bound = search.bound;
-  if (!bound.is_impossible)
-    return fmt::format(
-        "NONE of the grid fits. Live blocks need {} in pages of 2 MiB on npu:{}, and the allocator can have {}, "
-        "so that the rest is fragmentation.\n",
-        human_size(bound.needed_bytes), bound.device, human_size(bound.room_bytes));
+  std::string text;
+  if (search.need)
+    text = search.need->holds ? fmt::format("On a larger device the program ran to its end ({} steps, {}). ",
+                                            search.need->steps, search.need->folder.string())
+                              : fmt::format("It dies on a device with several times the memory, too, in step {} ({}). ",
+                                            search.need->verdict.step, search.need->folder.string());
+  const std::string need =
+      fmt::format("{} {} in pages of 2 MiB on npu:{}, and the allocator can have {}",
+                  search.need && !search.need->holds ? "Live blocks alone need more than" : "Live blocks alone need",
+                  human_size(bound.needed_bytes), bound.device, human_size(bound.room_bytes));
+  if (!bound.is_impossible) return fmt::format("NONE of the grid fits. {}{}: the rest is fragmentation.\n", text, need);
   const uint64_t excess = bound.needed_bytes - bound.room_bytes;
   const auto percent = [excess](uint64_t of) { return 100.0 * static_cast<double>(excess) / static_cast<double>(of); };
-  std::string text = fmt::format(
-      "IMPOSSIBLE: no setting can do it. Live blocks alone need {} in pages of 2 MiB on npu:{}, and the "
-      "allocator can have {}: they must shrink by {} ({:.1f}% of them).\n",
-      human_size(bound.needed_bytes), bound.device, human_size(bound.room_bytes), human_size(excess),
-      percent(bound.needed_bytes));
-  for (const ledger::HolderLine& holder : holders) {
+  text = fmt::format("IMPOSSIBLE: no setting can do it. {}{}: they must shrink by {} ({:.1f}% of them).\n", text, need,
+                     human_size(excess), percent(bound.needed_bytes));
+  for (const ledger::HolderLine& holder : search.need ? search.need->peak_holders : holders) {
     text += fmt::format("  {:>10} in {} blocks from {}", human_size(holder.bytes), holder.blocks, holder.line);
     text += holder.bytes >= excess ? fmt::format(": {:.1f}% less of it would do\n", percent(holder.bytes))
                                    : ": not enough by itself\n";

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Search {
   tune::Grid grid;
   std::vector<tune::Trial> trials;  ///< ranked
   tune::Bound bound;
+  std::optional<RerunEnd> need;  ///< a run on a larger device, where the bound is from (see tune_need.h)
   double seconds = 0;
   std::vector<std::string> missing;
 
@@ -36,8 +38,13 @@ struct Search {
   bool found() const { return !trials.empty() && trials.front().fits; }
 };
 
-/// Reads the traces of a run and tries the grid's settings on them; the request that the run died of must be met, too.
-/// 100003 with a sentence if there is nothing to search on. An interruption ends it early.
+/// Reads the traces of a run; the request that it died of must be met, too. 100003 with a sentence if no trace has
+/// blocks. Appends to `workloads` and to `missing`.
+Status load_workloads(const std::filesystem::path& run, const ledger::Verdict& verdict,
+                      std::vector<replay::Workload>& workloads, std::vector<std::string>& missing);
+
+/// Reads the traces of a run and tries the grid's settings on them. 100003 with a sentence if there is nothing to
+/// search on. An interruption ends it early.
 Status search_settings(const std::filesystem::path& run, const ledger::RunInfo& info, const ledger::Verdict& verdict,
                        Search& search);
 
@@ -94,7 +101,7 @@ std::string table_row_without(const std::string& reason);
 /// For a shell: sets the variable, or takes it away.
 std::string export_line(const std::string& setting);
 
-/// Why nothing of the grid fits, and what would have to shrink by how much.
+/// Why nothing of the grid fits, and what would have to shrink by how much. `holders`: of the run that was searched.
 std::string impossible_text(const Search& search, const std::vector<ledger::HolderLine>& holders);
 
 }  // namespace drydock::cli

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -245,15 +246,23 @@ const BuiltinProfile* find_builtin(std::string_view name) {
   return nullptr;
 }
 
+bool is_path(std::string_view name) {
+  return name.ends_with(".toml") || name.ends_with(".json") || name.find('/') != std::string_view::npos;
+}
+
 std::string list_of_profiles() {
   std::string list;
   for (const std::string& name : profile_names()) list += (list.empty() ? "" : ", ") + name;
   return list;
 }
 
-}  // namespace
+// Profiles that name each other as their base would never come to an end.
+constexpr int kMostBases = 8;
 
-Status parse_profile(std::string_view text, std::string_view format, std::string_view origin, Profile& profile) {
+Status load_nested(std::string_view name_or_path, int bases, Profile& profile);
+
+Status parse_nested(std::string_view text, std::string_view format, std::string_view origin, int bases,
+                    Profile& profile) {
   Entries entries;
   DRYDOCK_RETURN_IF_ERROR(parse_text(text, format, origin, entries));
 
@@ -261,15 +270,19 @@ Status parse_profile(std::string_view text, std::string_view format, std::string
   const auto base = entries.find("base");
   const bool has_base = base != entries.end();
   if (has_base) {
-    const std::string name = base->second.value.is_string() ? base->second.value.get<std::string>() : "";
-    const BuiltinProfile* builtin = find_builtin(name);
-    if (builtin == nullptr) {
-      return Status::error(
-          code::ACL_ERROR_FILE_ATTR_INVALID,
-          fmt::format("{}: 'base' must name one of the built-in profiles: {}", origin, list_of_profiles()));
+    std::string name = base->second.value.is_string() ? base->second.value.get<std::string>() : "";
+    const bool is_file = is_path(name);
+    if (!is_file && find_builtin(name) == nullptr) {
+      return Status::error(code::ACL_ERROR_FILE_ATTR_INVALID,
+                           fmt::format("{}: 'base' must name one of the built-in profiles ({}), or the file of another",
+                                       origin, list_of_profiles()));
     }
+    if (bases == kMostBases)
+      return Status::error(code::ACL_ERROR_FILE_ATTR_INVALID,
+                           fmt::format("{}: 'base' leads through more than {} profiles", origin, kMostBases));
+    if (is_file) name = (std::filesystem::path(origin).parent_path() / name).string();
     entries.erase(base);
-    DRYDOCK_RETURN_IF_ERROR(parse_profile(builtin->text, "toml", builtin->name, result));
+    DRYDOCK_RETURN_IF_ERROR(load_nested(name, bases + 1, result));
   }
 
   Reader reader(entries, origin, has_base);
@@ -338,10 +351,8 @@ Status parse_profile(std::string_view text, std::string_view format, std::string
   return Status::ok();
 }
 
-Status load_profile(std::string_view name_or_path, Profile& profile) {
-  const bool is_toml = name_or_path.ends_with(".toml");
-  const bool is_json = name_or_path.ends_with(".json");
-  if (!is_toml && !is_json && name_or_path.find('/') == std::string_view::npos) {
+Status load_nested(std::string_view name_or_path, int bases, Profile& profile) {
+  if (!is_path(name_or_path)) {
     const BuiltinProfile* builtin = find_builtin(name_or_path);
     if (builtin == nullptr) {
       return Status::error(code::ACL_ERROR_INVALID_FILE,
@@ -349,7 +360,7 @@ Status load_profile(std::string_view name_or_path, Profile& profile) {
                                        "named by its path, ending in .toml or .json",
                                        name_or_path, list_of_profiles()));
     }
-    return parse_profile(builtin->text, "toml", builtin->name, profile);
+    return parse_nested(builtin->text, "toml", builtin->name, bases, profile);
   }
   const std::string path(name_or_path);
   errno = 0;
@@ -360,8 +371,16 @@ Status load_profile(std::string_view name_or_path, Profile& profile) {
     return Status::error(code::ACL_ERROR_INVALID_FILE,
                          fmt::format("the profile {} can't be read: {}", path, std::strerror(errno)));
   }
-  return parse_profile(text.str(), is_json ? "json" : "toml", path, profile);
+  return parse_nested(text.str(), path.ends_with(".json") ? "json" : "toml", path, bases, profile);
 }
+
+}  // namespace
+
+Status parse_profile(std::string_view text, std::string_view format, std::string_view origin, Profile& profile) {
+  return parse_nested(text, format, origin, 0, profile);
+}
+
+Status load_profile(std::string_view name_or_path, Profile& profile) { return load_nested(name_or_path, 0, profile); }
 
 std::vector<std::string> profile_names() {
   std::vector<std::string> names;

@@ -71,9 +71,10 @@ inline constexpr uint64_t kMaxUsableBytes = uint64_t{512} << 30;
 /// A profile from text. `format` is "toml" or "json", `origin` names the text in sentences (a file name).
 ///
 /// Every key is required, except `memory.odd_die.*`, unless the text has `base = "NAME"`: then what it leaves out is
-/// taken from that built-in profile, and a new `memory.hbm_bytes` without `memory.usable_bytes` keeps the part of the
-/// chip that the base does not show. Nonsense (no such key, wrong type, negative, out of range, an unknown SoC name)
-/// gives 100008 with a sentence; text that can't be parsed 100006.
+/// taken from that profile (a built-in one, or a file, whose path counts from the folder of `origin`), and a new
+/// `memory.hbm_bytes` without `memory.usable_bytes` keeps the part of the chip that the base does not show. Nonsense
+/// (no such key, wrong type, negative, out of range, an unknown SoC name) gives 100008 with a sentence; text that can't
+/// be parsed 100006.
 DRYDOCK_API Status parse_profile(std::string_view text, std::string_view format, std::string_view origin,
                                  Profile& profile);
 

@@ -236,7 +236,7 @@ void judge_out_of_memory(const RunInfo& run, const ProcessAccount& process, cons
           fmt::format("The first {} steps alone foretold step {} as the first that does not fit.",
                       process.steps_ended() / 2 + 1, foretold));
   }
-  const std::string settings = run.variable("PYTORCH_NPU_ALLOC_CONF");
+  const std::string settings = run.allocator_settings();
   const bool expandable = contains(settings, "expandable_segments:True") ||
                           contains(settings, "expandable_segments:true") ||
                           (memory != nullptr && memory->uses_virtual_memory());

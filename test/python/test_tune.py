@@ -86,6 +86,32 @@ def test_where_nothing_fits_the_bound_is_the_proof(drydock):
 
 @pytest.mark.slow
 @needs_client
+def test_where_the_run_died_too_early_for_a_proof_a_larger_device_gives_it(drydock):
+    # 12 MiB are left for a tensor of 5 MiB, less than any setting's smallest segment. What comes later is not known.
+    program = """import torch, torch_npu
+first = torch.empty(62340 << 20, dtype=torch.uint8, device="npu")
+second = torch.empty(5 << 20, dtype=torch.uint8, device="npu")
+third = torch.empty(10 << 30, dtype=torch.uint8, device="npu")
+"""
+    assert run_program(drydock, program, "r1").returncode == 1
+    unconfirmed = json.loads(drydock("tune", "r1", "--json", "--no-confirm", timeout=300).stdout)
+    assert unconfirmed["found"] is False
+    assert unconfirmed["impossible"] is False, "the run's own trace is no proof"
+    assert unconfirmed["needed_run"] is None
+    tuned = drydock("tune", "r1", "--json", timeout=300)
+    assert tuned.returncode == 1, tuned.stderr
+    told = json.loads(tuned.stdout)
+    assert told["impossible"] is True
+    assert told["needed_bytes"] - unconfirmed["needed_bytes"] == 10 << 30
+    assert told["room_bytes"] == unconfirmed["room_bytes"]
+    assert told["needed_run"].endswith("r1/tune-need-1")
+    text = drydock("tune", "r1", timeout=300).stdout
+    assert "ran to its end" in text
+    assert "program.py:4" in text, "who holds it at the larger device's peak"
+
+
+@pytest.mark.slow
+@needs_client
 def test_an_interrupt_while_the_program_runs_again_keeps_what_is_known(drydock):
     assert run_program(drydock, FRAGMENTING + "    import time; time.sleep(100)\n", "r1").returncode == 1
     log = drydock.work / "r1" / "tune-1.log"

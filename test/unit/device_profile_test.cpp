@@ -87,6 +87,22 @@ hbm_tbs = 1.8
   EXPECT_EQ(profile.odd_die.usable_bytes, profile.even_die.usable_bytes);
 }
 
+TEST(Profile, TheBaseMayBeAFileBesideIt) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "drydock-profile-bases";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "first.toml") << "base = \"ascend910b4\"\n[cores]\ncube = 7\n";
+  std::ofstream(folder / "second.json") << R"({"base": "first.toml", "memory": {"hbm_tbs": 3.5}})";
+  std::ofstream(folder / "round.toml") << "base = \"./round.toml\"\n";
+  const Profile second = load((folder / "second.json").string());
+  EXPECT_EQ(second.cube_cores, 7U);
+  EXPECT_EQ(second.soc_name, "Ascend910B4");
+  EXPECT_DOUBLE_EQ(second.hbm_tbs, 3.5);
+  Profile unused;
+  EXPECT_THAT(load_profile((folder / "round.toml").string(), unused).message(), HasSubstr("leads through"));
+  EXPECT_THAT(complaint("base = \"nowhere.toml\"\n"), HasSubstr("can't be read"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Profile, JsonIsTakenToo) {
   Profile profile;
   const Status status = parse_profile(R"({"base": "ascend910b4", "memory": {"usable_bytes": 20000000000}})", "json",

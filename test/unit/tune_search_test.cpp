@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <set>
 #include <string>
 #include <vector>
@@ -115,6 +116,15 @@ TEST(Search, GivesTheSameOnEveryNumberOfThreads) {
     EXPECT_EQ(one[index].fits, four[index].fits);
   }
 }
+
+// Sanitizers end the process where an allocation this large would throw.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Search, PassesOnWhatACandidateThrowsOnAThread) {
+  Workload workload = pinned_segments();
+  workload.streams = workload.pools = 65535;  // lists of free blocks for each: more than an address space holds
+  EXPECT_THROW(static_cast<void>(try_all({workload}, make_grid("", false), 2, kGoOn, quiet)), std::bad_alloc);
+}
+#endif
 
 TEST(Search, ProvesThatNothingCanFit) {
   Requests requests(kGib);
