@@ -219,7 +219,7 @@ class FreeBlocks {
     if (larger != nullptr) rooms_.push_back(std::move(larger));
   }
 
-  static inline Entry nowhere_[2]{};  // where bins begin that never had an entry; not written to
+  static inline Entry nowhere[2]{};  // where bins begin that never had an entry; not written to
 
   static constexpr std::array<uint64_t, kWords> with_end() {
     std::array<uint64_t, kWords> words{};
@@ -228,7 +228,7 @@ class FreeBlocks {
   }
   static std::array<Bin, kBins> empty_bins() {
     std::array<Bin, kBins> bins;
-    bins.fill({nowhere_ + 1, nowhere_ + 1, nowhere_ + 1, nowhere_ + 1});
+    bins.fill({nowhere + 1, nowhere + 1, nowhere + 1, nowhere + 1});
     return bins;
   }
 
