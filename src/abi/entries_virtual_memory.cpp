@@ -33,6 +33,7 @@ static_assert(offsetof(PhysicalProperties, reserved) == 24);
 
 constexpr int32_t kHandleNotShared = 0;  // ACL_MEM_HANDLE_TYPE_NONE
 constexpr int32_t kPinnedAllocation = 0;
+constexpr int32_t kLocationHost = 0;
 constexpr int32_t kLocationDevice = 1;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 constexpr uint64_t kGiantPage = uint64_t{1} << 30;
@@ -41,7 +42,7 @@ Status refuse(std::string_view entry, const std::string& why) {
   return Status::error(code::ACL_ERROR_RT_PARAM_INVALID, fmt::format("{}: {}", entry, why));
 }
 
-// Page of an aclrtMemAttr that names device memory; 0 for the others.
+// Page of an aclrtMemAttr that names device memory, which torch_npu asks for on the host, too; 0 for the others.
 uint64_t page_of(int32_t attribute) {
   switch (attribute) {
     case 1:  // HBM
@@ -71,23 +72,27 @@ Status check_properties(std::string_view entry, const PhysicalProperties& proper
     return refuse(entry,
                   fmt::format("the allocation type is {}: only 0 (pinned) is defined.", properties.allocation_type));
   }
-  if (properties.location_type != kLocationDevice) {
-    return refuse(entry, fmt::format("the location type is {}: only physical memory of a device (1) is supported.",
+  const bool on_host = properties.location_type == kLocationHost;
+  if (!on_host && properties.location_type != kLocationDevice) {
+    return refuse(entry, fmt::format("the location type is {}: physical memory of the host (0) and of a device (1) is "
+                                     "supported.",
                                      properties.location_type));
   }
   if (page_of(properties.memory_attribute) == 0) {
-    return refuse(entry, fmt::format("memory attribute {} names no memory that this device has: 4 (HBM, huge pages) "
-                                     "is the usual one.",
-                                     properties.memory_attribute));
+    return refuse(entry,
+                  fmt::format("memory attribute {} names no memory of this device or its host: 4 (HBM, huge pages) "
+                              "is the usual one.",
+                              properties.memory_attribute));
   }
-  return device::check_device(entry, properties.location_id);
+  // The id of a location on the host means nothing.
+  return on_host ? Status::ok() : device::check_device(entry, properties.location_id);
 }
 
 // The device that owns the address range of `address`.
 Status owner_of(std::string_view entry, const void* address, device::Device*& owner) {
   DRYDOCK_RETURN_IF_ERROR(require_argument(entry, "virPtr", address));
   DRYDOCK_RETURN_IF_ERROR(device::require_alive());
-  owner = device::Device::find(device::device_of(address));
+  owner = device::Device::find(device::range_of(address));
   if (owner != nullptr) return Status::ok();
   return refuse(entry, fmt::format("{} does not lie in a reservation: it is {}", fmt::ptr(address),
                                    device::describe_address(address)));
@@ -139,6 +144,9 @@ Status aclrtMallocPhysical(void** handle, size_t size, const void* prop, uint64_
   if (flags != 0) return refuse(kEntry, fmt::format("the flags are {}: only 0 is defined.", flags));
   device::Context* context = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
+  if (properties.location_type == kLocationHost) {
+    return device::create_physical_host(kEntry, size, page_of(properties.memory_attribute), context->device, *handle);
+  }
   device::Device* owner = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::Device::open(kEntry, static_cast<int32_t>(properties.location_id), owner));
   return owner->virtual_memory().create_physical(kEntry, size, page_of(properties.memory_attribute), *handle);
@@ -148,6 +156,7 @@ Status aclrtFreePhysical(void* handle) {
   constexpr std::string_view kEntry = "aclrtFreePhysical";
   device::PhysicalMemory* memory = nullptr;
   DRYDOCK_RETURN_IF_ERROR(find_handle(kEntry, handle, memory));
+  if (memory->on_host) return device::destroy_physical_host(kEntry, *memory);
   return device::Device::find(memory->device)->virtual_memory().destroy_physical(kEntry, *memory);
 }
 

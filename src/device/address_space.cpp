@@ -20,6 +20,7 @@ namespace {
 
 // Above what a sanitizer uses for its shadow, below where position-independent programs are loaded.
 constexpr uint64_t kFirstArena = uint64_t{17} << 40;
+constexpr int32_t kDevicesAtFullSize = 8;
 #if defined(__SANITIZE_THREAD__)
 // The thread sanitizer ends a process that maps anything outside its own 1.5 TiB, or asks for a fixed address there.
 constexpr uint64_t kAllArenas = uint64_t{2} << 40;
@@ -28,14 +29,16 @@ constexpr bool kAddressesAreFixed = false;
 constexpr uint64_t kAllArenas = uint64_t{64} << 40;
 constexpr bool kAddressesAreFixed = true;
 #endif
-constexpr int32_t kDevicesAtFullSize = 8;
 constexpr uint64_t kLeastArena = uint64_t{256} << 30;
 constexpr uint64_t kSmallPlain = uint64_t{128} << 30;
 
-// A slot's entry: which slot its extent begins in, and the extent's bytes. 0 where nothing is allocated.
+// A slot's entry: which slot its extent begins in, and the extent's bytes. 0 where nothing is allocated; the highest
+// bit alone where host pages are mapped.
 constexpr int kSizeBits = 41;
 constexpr uint64_t kSizeMask = (uint64_t{1} << kSizeBits) - 1;
+constexpr uint64_t kHostSlot = uint64_t{1} << 63;
 static_assert(kMaxUsableBytes <= kSizeMask);
+static_assert(kAllArenas / kDevicesAtFullSize / kSlotBytes <= kHostSlot >> kSizeBits);
 
 // What the lock-free questions read. `size` is 0 while the range is not open.
 struct Arena {
@@ -48,6 +51,7 @@ struct Arena {
 constinit Arena arenas[kMaxDevices];
 constinit std::atomic<int32_t> arena_limit{0};  // no arena at or above this index was ever open
 constinit std::atomic<bool> any_guarded{false};
+constinit std::atomic<bool> any_host_pages{false};
 
 std::shared_mutex& memory_lock() noexcept {
   static std::shared_mutex& lock = *new std::shared_mutex;
@@ -76,6 +80,13 @@ int32_t find_arena(uint64_t address) noexcept {
 }
 
 uint64_t as_number(const void* address) noexcept { return reinterpret_cast<uint64_t>(address); }
+
+bool has_host_pages(int32_t device, uint64_t address) noexcept {
+  if (!any_host_pages.load(std::memory_order_acquire)) return false;
+  const Arena& arena = arenas[device];
+  const uint64_t slot = (address - arena.begin.load(std::memory_order_relaxed)) / kSlotBytes;
+  return arena.slots.load(std::memory_order_relaxed)[slot].load(std::memory_order_acquire) == kHostSlot;
+}
 
 void* map_inaccessible(uint64_t wanted, uint64_t size) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -203,19 +214,37 @@ void AddressSpace::discard(uint64_t address, uint64_t size_bytes) noexcept {
 }
 
 void AddressSpace::mark(uint64_t begin, uint64_t size_bytes) noexcept {
+  write_slots(begin, size_bytes, (begin - begin_) / kSlotBytes << kSizeBits | size_bytes);
+}
+
+void AddressSpace::unmark(uint64_t begin, uint64_t size_bytes) noexcept { write_slots(begin, size_bytes, 0); }
+
+void AddressSpace::write_slots(uint64_t begin, uint64_t size_bytes, uint64_t entry) noexcept {
   const uint64_t first = (begin - begin_) / kSlotBytes;
-  const uint64_t entry = first << kSizeBits | size_bytes;
   // From the back, so that whoever sees the first slot sees all.
   for (uint64_t slot = first + slots_up(size_bytes); slot-- > first;) {
     slots_[slot].store(entry, std::memory_order_release);
   }
 }
 
-void AddressSpace::unmark(uint64_t begin, uint64_t size_bytes) noexcept {
-  const uint64_t first = (begin - begin_) / kSlotBytes;
-  for (uint64_t slot = first; slot < first + slots_up(size_bytes); ++slot) {
-    slots_[slot].store(0, std::memory_order_release);
+Status AddressSpace::map_host(uint64_t address, uint64_t size_bytes, const HostPages& pages) {
+  if (mmap(reinterpret_cast<void*>(address), size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, pages.file,
+           static_cast<off_t>(pages.offset)) == MAP_FAILED) {
+    return Status::error(code::ACL_ERROR_RT_INTERNAL_ERROR,
+                         fmt::format("the host refused to map {} of its memory at {:#x}: {}. Look at vm.max_map_count",
+                                     bytes_text(size_bytes), address, std::strerror(errno)));
   }
+  any_host_pages.store(true, std::memory_order_release);
+  write_slots(address, size_bytes, kHostSlot);
+  return Status::ok();
+}
+
+void AddressSpace::unmap_host(uint64_t address, uint64_t size_bytes) noexcept {
+  write_slots(address, size_bytes, 0);
+  // One call that replaces the pages: no moment at which someone else's mapping could take the place.
+  mmap(reinterpret_cast<void*>(address), size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
+  madvise(reinterpret_cast<void*>(address), size_bytes, MADV_NOHUGEPAGE);
 }
 
 MemoryInUse::MemoryInUse() noexcept {
@@ -239,7 +268,12 @@ MemoryChanging::~MemoryChanging() {
   changes_wanted.fetch_sub(1, std::memory_order_relaxed);
 }
 
-int32_t device_of(const void* address) noexcept { return find_arena(as_number(address)); }
+int32_t device_of(const void* address) noexcept {
+  const int32_t device = find_arena(as_number(address));
+  return device >= 0 && has_host_pages(device, as_number(address)) ? -1 : device;
+}
+
+int32_t range_of(const void* address) noexcept { return find_arena(as_number(address)); }
 
 std::optional<Extent> extent_of(const void* address) noexcept {
   const int32_t device = find_arena(as_number(address));
@@ -250,6 +284,7 @@ std::optional<Extent> extent_of(const void* address) noexcept {
       arenas[device].slots.load(std::memory_order_relaxed)[offset / kSlotBytes].load(std::memory_order_acquire);
   const uint64_t extent_begin = (entry >> kSizeBits) * kSlotBytes;
   const uint64_t extent_bytes = entry & kSizeMask;
+  // Host pages have no bytes here, like what is not allocated.
   if (entry == 0 || offset - extent_begin >= extent_bytes) return std::nullopt;
   return Extent{begin + extent_begin, extent_bytes, device};
 }
@@ -278,7 +313,7 @@ bool is_allocated(const void* address, uint64_t size_bytes) noexcept {
 char* host_address(const void* device_address) noexcept {
   const uint64_t address = as_number(device_address);
   if (any_guarded.load(std::memory_order_acquire)) {
-    if (const int32_t device = find_arena(address); device >= 0) {
+    if (const int32_t device = find_arena(address); device >= 0 && !has_host_pages(device, address)) {
       return reinterpret_cast<char*>(address + arenas[device].host_offset.load(std::memory_order_relaxed));
     }
   }

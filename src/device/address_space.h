@@ -7,6 +7,7 @@
 
 #include "base/export.h"
 #include "base/status.h"
+#include "device/host_pages.h"
 
 namespace drydock::device {
 
@@ -55,11 +56,18 @@ class DRYDOCK_API AddressSpace {
   void mark(uint64_t begin, uint64_t size_bytes) noexcept;
   void unmark(uint64_t begin, uint64_t size_bytes) noexcept;
 
+  /// Puts host pages where the client itself reads and writes them, guarded or not; the questions of heap.h take the
+  /// range for host memory until `unmap_host`. 507000 if the host refuses.
+  Status map_host(uint64_t address, uint64_t size_bytes, const HostPages& pages);
+  /// Makes the slots what they were before.
+  void unmap_host(uint64_t address, uint64_t size_bytes) noexcept;
+
   char* host(uint64_t address) const noexcept { return reinterpret_cast<char*>(address + host_offset_); }
 
  private:
   bool take_range(uint64_t size_bytes);
   void close() noexcept;
+  void write_slots(uint64_t begin, uint64_t size_bytes, uint64_t entry) noexcept;
 
   int32_t device_;
   bool guard_;

@@ -47,6 +47,12 @@ Status check_end(std::string_view entry, std::string_view role, const void* poin
   return Status::ok();
 }
 
+// Whether one end of a copy is no longer what it was when the copy was checked. Of host memory this is known where host
+// pages were mapped in a reservation: the address is the device's again.
+bool is_gone(const void* pointer, uint64_t size_bytes, bool is_device) {
+  return is_device ? !is_allocated(pointer, size_bytes) : device_of(pointer) >= 0;
+}
+
 bool sides_of(int32_t direction, std::optional<Side>& from, std::optional<Side>& to) {
   switch (static_cast<CopyDirection>(direction)) {
     case CopyDirection::kHostToHost: from = to = Side::kHost; return true;
@@ -151,10 +157,10 @@ Status run_copy(std::string_view entry, const Copy& copy, bool async, uint32_t s
   uint64_t assumed_bytes = 0;
   {
     const MemoryInUse in_use;
-    if (touches_device_from(copy.kind) && !is_allocated(copy.from, size_bytes)) {
+    if (is_gone(copy.from, size_bytes, touches_device_from(copy.kind))) {
       return went_away(entry, "source", copy.from, copy.line);
     }
-    if (touches_device_to(copy.kind) && !is_allocated(copy.to, size_bytes)) {
+    if (is_gone(copy.to, size_bytes, touches_device_to(copy.kind))) {
       return went_away(entry, "destination", copy.to, copy.line);
     }
     if (!values::policy().tracked) {
@@ -202,12 +208,14 @@ Status prepare_fill(std::string_view entry, void* to, uint64_t to_bytes, int32_t
 Status run_fill(std::string_view entry, const Fill& fill, bool async, uint32_t stream_id) {
   const uint64_t to = as_number(fill.to);
   const values::Policy& policy = values::policy();
-  if (fill.device < 0) {
-    std::memset(fill.to, fill.value, fill.size_bytes);
-  } else {
+  {
     const MemoryInUse in_use;
-    if (!is_allocated(fill.to, fill.size_bytes)) return went_away(entry, "destination", fill.to, fill.line);
-    if (fill.size_bytes <= policy.budget_bytes || policy.mode == values::Mode::kFull) {
+    if (is_gone(fill.to, fill.size_bytes, fill.device >= 0)) {
+      return went_away(entry, "destination", fill.to, fill.line);
+    }
+    if (fill.device < 0) {
+      std::memset(fill.to, fill.value, fill.size_bytes);
+    } else if (fill.size_bytes <= policy.budget_bytes || policy.mode == values::Mode::kFull) {
       std::memset(host_address(fill.to), fill.value, fill.size_bytes);
       values::set_knowledge(to, fill.size_bytes, values::Knowledge::kKnown);
     } else if (fill.value == 0) {

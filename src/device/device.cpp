@@ -108,9 +108,8 @@ std::string describe_address(const void* pointer) {
   if (device == nullptr) {
     if (address == 0) return "null";
     if (const auto range = find_host_range(pointer)) {
-      return fmt::format("{} host memory ({}, made at {})",
-                         range->kind == HostMemoryKind::kPinned ? "pinned" : "registered",
-                         bytes_text(range->size_bytes), line_text(range->line));
+      return fmt::format("{} host memory ({}, made at {})", describe(range->kind), bytes_text(range->size_bytes),
+                         line_text(range->line));
     }
     return "not device memory";
   }

@@ -27,8 +27,12 @@ struct Extent {
   int32_t device = -1;
 };
 
-/// The device that owns `address`, or -1. Lock-free; any pointer may be asked.
+/// The device whose memory or free address space holds `address`, or -1: also for host pages that are mapped in a
+/// reservation. Lock-free; any pointer may be asked.
 DRYDOCK_API int32_t device_of(const void* address) noexcept;
+
+/// The device whose address range holds `address`, whatever is mapped there, or -1. Lock-free.
+DRYDOCK_API int32_t range_of(const void* address) noexcept;
 
 /// True if [address, address + size) lies inside one live allocation (or contiguous mappings of one reservation) of a
 /// device. Lock-free.

@@ -19,7 +19,7 @@ struct HostMemory {
   std::mutex mutex;
   std::map<uint64_t, HostRange> ranges;
   FreedRanges freed;
-  uint64_t bytes[2] = {0, 0};
+  uint64_t bytes[3] = {0, 0, 0};
 
   const HostRange* find(uint64_t address) const {
     auto range = ranges.upper_bound(address);
@@ -37,8 +37,11 @@ struct HostMemory {
     const HostRange range = found->second;
     ranges.erase(found);
     bytes[static_cast<int>(range.kind)] -= range.size_bytes;
-    freed.add({range.begin, range.size_bytes, range.line, line,
-               range.kind == HostMemoryKind::kPinned ? "freed" : "unregistered"});
+    // What was mapped lies in a reservation, which remembers it.
+    if (range.kind != HostMemoryKind::kMapped) {
+      freed.add({range.begin, range.size_bytes, range.line, line,
+                 range.kind == HostMemoryKind::kPinned ? "freed" : "unregistered"});
+    }
     return range;
   }
 };
@@ -53,13 +56,20 @@ uint64_t pages_up(uint64_t size_bytes) {
   return (size_bytes + page - 1) / page * page;
 }
 
+const char* how_to_give_back(HostMemoryKind kind) {
+  switch (kind) {
+    case HostMemoryKind::kPinned: return "pinned: free it by its first address with aclrtFreeHost";
+    case HostMemoryKind::kRegistered: return "registered: unregister it by its first address";
+    case HostMemoryKind::kMapped: return "physical host memory, mapped by aclrtMapMem: aclrtUnmapMem gives it back";
+  }
+  return "";
+}
+
 Status refuse(std::string_view entry, const HostMemory& memory, uint64_t address, std::string_view door) {
   std::string why;
   if (const HostRange* range = memory.find(address)) {
     why = fmt::format("it lies in {} that is {} (made at {})", bytes_text(range->size_bytes),
-                      range->kind == HostMemoryKind::kPinned ? "pinned: free it by its first address with aclrtFreeHost"
-                                                             : "registered: unregister it by its first address",
-                      line_text(range->line));
+                      how_to_give_back(range->kind), line_text(range->line));
   } else if (const FreedRange* freed = memory.freed.find(address)) {
     why = fmt::format("it was {} before, at {} (made at {}, {})", freed->how, line_text(freed->freed_line),
                       line_text(freed->allocated_line), bytes_text(freed->size_bytes));
@@ -138,11 +148,10 @@ Status register_host(std::string_view entry, void* address, uint64_t size_bytes,
       if (next != memory.ranges.end() && next->first < begin + size_bytes) taken = &next->second;
     }
     if (taken != nullptr) {
-      return Status::error(
-          code::ACL_ERROR_RT_PARAM_INVALID,
-          fmt::format("{}: {} at {:#x} overlap {} at {:#x} that are {} already (made at {})", entry,
-                      bytes_text(size_bytes), begin, bytes_text(taken->size_bytes), taken->begin,
-                      taken->kind == HostMemoryKind::kPinned ? "pinned" : "registered", line_text(taken->line)));
+      return Status::error(code::ACL_ERROR_RT_PARAM_INVALID,
+                           fmt::format("{}: {} at {:#x} overlap {} at {:#x} that are {} already (made at {})", entry,
+                                       bytes_text(size_bytes), begin, bytes_text(taken->size_bytes), taken->begin,
+                                       describe(taken->kind), line_text(taken->line)));
     }
     memory.add({begin, size_bytes, HostMemoryKind::kRegistered, device, line});
   }
@@ -164,6 +173,27 @@ Status unregister_host(std::string_view entry, void* address) {
   }
   trace::driver_freed(trace::DriverMemory::kHostRegistered, range.device, range.begin, 0, range.size_bytes, line);
   return Status::ok();
+}
+
+void note_mapped_host(uint64_t address, uint64_t size_bytes, int32_t device, trace::LineId line) {
+  HostMemory& memory = host_memory();
+  std::lock_guard lock(memory.mutex);
+  memory.add({address, size_bytes, HostMemoryKind::kMapped, device, line});
+}
+
+void note_unmapped_host(uint64_t address) {
+  HostMemory& memory = host_memory();
+  std::lock_guard lock(memory.mutex);
+  if (const auto found = memory.ranges.find(address); found != memory.ranges.end()) memory.take(found, 0);
+}
+
+std::string_view describe(HostMemoryKind kind) noexcept {
+  switch (kind) {
+    case HostMemoryKind::kPinned: return "pinned";
+    case HostMemoryKind::kRegistered: return "registered";
+    case HostMemoryKind::kMapped: return "physical";
+  }
+  return "";
 }
 
 std::optional<HostRange> find_host_range(const void* address) noexcept {

@@ -8,13 +8,16 @@
 #include "base/status.h"
 #include "trace/recorder.h"
 
-// Host memory the driver knows: pinned (aclrtMallocHost) and registered (aclrtHostRegister). All functions are
-// thread-safe. `entry` names the door in sentences. Pinned memory may be freed after its device was reset and after
-// aclFinalize (contract E7).
+// Host memory the driver knows: pinned (aclrtMallocHost), registered (aclrtHostRegister), and pages of physical host
+// memory where they are mapped (aclrtMapMem). All functions are thread-safe. `entry` names the door in sentences.
+// Pinned memory may be freed after its device was reset and after aclFinalize (contract E7).
 
 namespace drydock::device {
 
-enum class HostMemoryKind : uint8_t { kPinned, kRegistered };
+enum class HostMemoryKind : uint8_t { kPinned, kRegistered, kMapped };
+
+/// For sentences: "pinned", "registered", "physical" host memory.
+DRYDOCK_API std::string_view describe(HostMemoryKind kind) noexcept;
 
 struct HostRange {
   uint64_t begin = 0;
@@ -34,7 +37,11 @@ DRYDOCK_API Status register_host(std::string_view entry, void* address, uint64_t
 /// 107000 for what is not the begin of a registered range.
 DRYDOCK_API Status unregister_host(std::string_view entry, void* address);
 
-/// The pinned or registered range that holds `address`, also in its middle (contract E8).
+/// Physical host memory that was mapped at `address`, and that is no longer.
+void note_mapped_host(uint64_t address, uint64_t size_bytes, int32_t device, trace::LineId line);
+void note_unmapped_host(uint64_t address);
+
+/// The pinned, registered or mapped range that holds `address`, also in its middle (contract E8).
 DRYDOCK_API std::optional<HostRange> find_host_range(const void* address) noexcept;
 
 /// Bytes pinned and bytes registered now.

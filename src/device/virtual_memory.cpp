@@ -8,13 +8,12 @@
 #include "base/generated/error_codes.h"
 #include "device/client_allocator.h"
 #include "device/copy.h"
+#include "device/host_memory.h"
 #include "device/host_room.h"
 #include "values/extents.h"
 
 namespace drydock::device {
 namespace {
-
-constexpr size_t kMostHandles = size_t{1} << 20;
 
 uint64_t round_up(uint64_t size, uint64_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -30,11 +29,6 @@ uint64_t next_handle_id() {
 }
 
 }  // namespace
-
-HandlePool<PhysicalMemory>& physical_memory() noexcept {
-  static HandlePool<PhysicalMemory>& pool = *new HandlePool<PhysicalMemory>(kMostHandles);
-  return pool;
-}
 
 VirtualMemory::VirtualMemory(int32_t device, AddressSpace& space, MemoryAccount& account)
     : device_(device),
@@ -97,10 +91,7 @@ Status VirtualMemory::release(std::string_view entry, uint64_t address) {
 Status VirtualMemory::create_physical(std::string_view entry, uint64_t size_bytes, uint64_t page_bytes, void*& handle) {
   const trace::LineId line = trace::current_line();
   watch_client_allocator();
-  if (size_bytes == 0 || size_bytes % page_bytes != 0) {
-    return refuse(entry, "the size of physical memory must be a multiple of {}, not {}", bytes_text(page_bytes),
-                  bytes_text(size_bytes));
-  }
+  DRYDOCK_RETURN_IF_ERROR(check_physical_size(entry, size_bytes, page_bytes));
   if (!account_.charge(size_bytes, line)) {
     return account_.out_of_memory(entry, trace::DriverMemory::kPhysical, size_bytes, size_bytes, line);
   }
@@ -112,8 +103,7 @@ Status VirtualMemory::create_physical(std::string_view entry, uint64_t size_byte
   PhysicalMemory* const memory = physical_memory().create();
   if (memory == nullptr) {
     account_.release(size_bytes, line);
-    return Status::error(code::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL,
-                         fmt::format("{}: {} physical handles are alive, which is the most", entry, kMostHandles));
+    return too_many_handles(entry);
   }
   memory->device = device_;
   memory->size_bytes = size_bytes;
@@ -131,14 +121,8 @@ Status VirtualMemory::create_physical(std::string_view entry, uint64_t size_byte
 Status VirtualMemory::destroy_physical(std::string_view entry, PhysicalMemory& memory) {
   const trace::LineId line = trace::current_line();
   std::lock_guard lock(mutex_);
-  if (memory.mapped_at != 0) {
-    return refuse(entry, "the physical memory ({}, made at {}) is still mapped at {:#x}: unmap it first",
-                  bytes_text(memory.size_bytes), line_text(memory.line), memory.mapped_at);
-  }
-  if (handles_.erase(memory.id) == 0) {
-    return Status::error(code::ACL_ERROR_RT_INVALID_HANDLE,
-                         fmt::format("{}: the handle was freed by another thread", entry));
-  }
+  if (memory.mapped_at != 0) return still_mapped(entry, memory);
+  if (handles_.erase(memory.id) == 0) return freed_by_another_thread(entry);
   drop_contents(memory);
   account_.release(memory.size_bytes, memory.line);
   trace::driver_freed(trace::DriverMemory::kPhysical, device_, 0, memory.id, memory.size_bytes, line);
@@ -167,7 +151,7 @@ Status VirtualMemory::check_map(std::string_view entry, uint64_t address, uint64
   uint64_t begin = 0;
   const Reservation* const reservation = find_reservation(address, begin);
   if (reservation == nullptr) return refuse(entry, "{:#x} does not lie in a reservation", address);
-  if (memory.device != device_) {
+  if (!memory.on_host && memory.device != device_) {
     return refuse(entry, "{:#x} was reserved on device {}, and the physical memory belongs to device {}", address,
                   device_, memory.device);
   }
@@ -197,7 +181,10 @@ Status VirtualMemory::check_map(std::string_view entry, uint64_t address, uint64
 Status VirtualMemory::map(std::string_view entry, uint64_t address, uint64_t size_bytes, PhysicalMemory& memory) {
   const trace::LineId line = trace::current_line();
   std::lock_guard lock(mutex_);
+  std::unique_lock host_lock(host_memory_mutex(), std::defer_lock);
+  if (memory.on_host) host_lock.lock();
   DRYDOCK_RETURN_IF_ERROR(check_map(entry, address, size_bytes, memory));
+  if (memory.on_host) return map_host_memory(address, memory, line);
   DRYDOCK_RETURN_IF_ERROR(space_.commit(address, size_bytes));
   restore_contents(address, memory);
   memory.mapped_at = address;
@@ -216,6 +203,11 @@ Status VirtualMemory::unmap(std::string_view entry, uint64_t address) {
     if (found != mappings_.end()) {
       const Mapping mapping = found->second;
       mappings_.erase(found);
+      if (mapping.memory->on_host) {
+        unmap_host_memory(address, *mapping.memory);
+        freed_.add({address, mapping.size_bytes, mapping.line, line, "unmapped"});
+        return Status::ok();
+      }
       space_.unmark(address, mapping.size_bytes);
       store_contents(address, *mapping.memory);
       space_.decommit(address, mapping.size_bytes);
@@ -229,6 +221,29 @@ Status VirtualMemory::unmap(std::string_view entry, uint64_t address) {
   }
   return refuse(entry, "{:#x} is not the begin of a mapping: it is {}", address,
                 describe_address(reinterpret_cast<const void*>(address)));
+}
+
+Status VirtualMemory::map_host_memory(uint64_t address, PhysicalMemory& memory, trace::LineId line) {
+  DRYDOCK_RETURN_IF_ERROR(space_.map_host(address, memory.size_bytes, memory.pages));
+  memory.mapped_at = address;
+  mappings_.emplace(address, Mapping{memory.size_bytes, &memory, line});
+  note_mapped_host(address, memory.size_bytes, memory.device, line);
+  return Status::ok();
+}
+
+void VirtualMemory::unmap_host_memory(uint64_t address, PhysicalMemory& memory) {
+  std::lock_guard host_lock(host_memory_mutex());
+  note_unmapped_host(address);
+  space_.unmap_host(address, memory.size_bytes);
+  memory.mapped_at = 0;
+}
+
+bool VirtualMemory::holds_host_memory(uint64_t address, const Reservation& reservation) const {
+  for (auto mapping = mappings_.lower_bound(address);
+       mapping != mappings_.end() && mapping->first < address + reservation.size_bytes; ++mapping) {
+    if (mapping->second.memory->on_host) return true;
+  }
+  return false;
 }
 
 void VirtualMemory::store_contents(uint64_t address, PhysicalMemory& memory) {
@@ -266,14 +281,19 @@ void VirtualMemory::drop_contents(PhysicalMemory& memory) {
 void VirtualMemory::release_all() {
   const trace::LineId line = trace::current_line();
   std::lock_guard lock(mutex_);
-  for (const auto& [address, mapping] : mappings_) {
+  for (auto each = mappings_.begin(); each != mappings_.end();) {
+    const auto& [address, mapping] = *each;
+    if (mapping.memory->on_host) {
+      ++each;
+      continue;
+    }
     space_.unmark(address, mapping.size_bytes);
     space_.discard(address, mapping.size_bytes);
     values::forget(address, mapping.size_bytes);
     freed_.add({address, mapping.size_bytes, mapping.line, line, "released with the device"});
     trace::driver_freed(trace::DriverMemory::kMapping, device_, address, mapping.memory->id, mapping.size_bytes, line);
+    each = mappings_.erase(each);
   }
-  mappings_.clear();
   for (const auto& [id, memory] : handles_) {
     drop_contents(*memory);
     account_.release(memory->size_bytes, memory->line);
@@ -281,12 +301,17 @@ void VirtualMemory::release_all() {
     physical_memory().destroy(memory);
   }
   handles_.clear();
-  for (const auto& [address, reservation] : reservations_) {
+  for (auto each = reservations_.begin(); each != reservations_.end();) {
+    const auto& [address, reservation] = *each;
+    if (holds_host_memory(address, reservation)) {
+      ++each;
+      continue;
+    }
     reservation_addresses_.release(address, reservation.size_bytes + kSlotBytes);
     freed_.add({address, reservation.size_bytes, reservation.line, line, "released with the device"});
     trace::driver_freed(trace::DriverMemory::kReservation, device_, address, 0, reservation.size_bytes, line);
+    each = reservations_.erase(each);
   }
-  reservations_.clear();
 }
 
 std::optional<FreedRange> VirtualMemory::find_live(uint64_t address) const {

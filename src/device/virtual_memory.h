@@ -7,28 +7,15 @@
 #include <string_view>
 
 #include "base/export.h"
-#include "base/handle_pool.h"
 #include "base/status.h"
 #include "device/address_space.h"
 #include "device/heap.h"
 #include "device/memory_account.h"
+#include "device/physical_memory.h"
 #include "device/range_allocator.h"
 #include "trace/recorder.h"
 
 namespace drydock::device {
-
-/// A piece of physical memory: behind aclrtDrvMemHandle.
-struct PhysicalMemory {
-  int32_t device = -1;
-  uint64_t size_bytes = 0;
-  uint64_t id = 0;  ///< numbers the handles of a process, from 1; traces name a handle by it
-  trace::LineId line = 0;
-  uint64_t mapped_at = 0;  ///< device address, 0 while it is not mapped
-  uint64_t stored_at = 0;  ///< where its contents are kept while it is not mapped; 0 if it has none
-};
-
-/// Physical handles of all devices. Lives as long as the process. Thread-safe.
-HandlePool<PhysicalMemory>& physical_memory() noexcept;
 
 /// Virtual memory of one device, with the vendor's limits (contract E5): reservations, physical handles, mappings.
 ///
@@ -54,7 +41,8 @@ class DRYDOCK_API VirtualMemory {
   /// `address` is the begin of a mapping.
   Status unmap(std::string_view entry, uint64_t address);
 
-  /// Drops mappings, handles and reservations (aclrtResetDevice). The pages stay accessible.
+  /// Drops mappings, handles and reservations (aclrtResetDevice). The pages stay accessible. Host memory is not the
+  /// device's: like other pinned memory (contract E7) it stays, and so does the reservation that it is mapped in.
   void release_all();
 
   std::optional<FreedRange> find_live(uint64_t address) const;
@@ -79,6 +67,9 @@ class DRYDOCK_API VirtualMemory {
   void store_contents(uint64_t address, PhysicalMemory& memory);
   void restore_contents(uint64_t address, PhysicalMemory& memory);
   void drop_contents(PhysicalMemory& memory);
+  Status map_host_memory(uint64_t address, PhysicalMemory& memory, trace::LineId line);
+  void unmap_host_memory(uint64_t address, PhysicalMemory& memory);
+  bool holds_host_memory(uint64_t address, const Reservation& reservation) const;
 
   const int32_t device_;
   AddressSpace& space_;

@@ -147,9 +147,9 @@ TEST_F(VirtualMemoryTest, PropertiesThatAreNotSupportedAreRefused) {
   Properties shared;
   shared.handle_type = 2;
   EXPECT_THAT(create(2 * kMib, handle, shared).message(), HasSubstr("not shared between processes"));
-  Properties host;
-  host.location_type = 0;
-  EXPECT_EQ(create(2 * kMib, handle, host).code(), code::ACL_ERROR_RT_PARAM_INVALID);
+  Properties host_node;
+  host_node.location_type = 4;
+  EXPECT_THAT(create(2 * kMib, handle, host_node).message(), HasSubstr("the location type is 4"));
   Properties ddr;
   ddr.memory_attribute = 0;
   EXPECT_EQ(create(2 * kMib, handle, ddr).code(), code::ACL_ERROR_RT_PARAM_INVALID);

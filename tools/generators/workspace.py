@@ -358,4 +358,3 @@ class _Source:
                 self._lines += wrap(f"  {statement}", "      ")
             self._lines += ["}", ""]
         return self._functions[body]
-
