@@ -9,6 +9,11 @@ foreach(file IN LISTS python_files)
 endforeach()
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/profiles" "${DRYDOCK_STAGE}/profiles" SYMBOLIC)
 
+# Where CANN has it, and in PYTHONPATH as there.
+file(MAKE_DIRECTORY "${DRYDOCK_STAGE}/cann/python")
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/python/site-packages" "${DRYDOCK_STAGE}/cann/python/site-packages" SYMBOLIC)
+install(DIRECTORY python/site-packages/ DESTINATION drydock/cann/python/site-packages FILES_MATCHING PATTERN "*.py")
+
 # torch_npu imports only where ASCEND_HOME_PATH has the folders runtime and compiler, and ASCEND_OPP_PATH exists.
 # A wheel holds no empty folders, so each has a file that says what it is.
 foreach(folder runtime compiler opp)

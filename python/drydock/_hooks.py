@@ -68,6 +68,9 @@ def install() -> None:
     _chain_warnings()
     gc.callbacks.append(_collecting)
     _follow_allocator_calls()
+    from drydock import _torchair
+
+    _torchair.install()
 
 
 def _collecting(phase: str, info: dict[str, int]) -> None:

@@ -40,6 +40,7 @@ def start(out: str | None = None, *, report_at_exit: bool = True) -> Path:
         name, _, value = shlex.split(line)[1].partition("=")
         os.environ[name] = value
     _load_libraries()
+    sys.path.insert(1, str(library_dir().parent / "python" / "site-packages"))  # PYTHONPATH comes too late
     run_dir = Path(os.environ["DRYDOCK_RUN_DIR"])
     _note_command(run_dir)
     if report_at_exit:

@@ -162,6 +162,8 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   set["ASCEND_OPP_PATH"] = (cann_folder / "opp").string();
   // Programs and their scripts find the virtual npu-smi.
   set["PATH"] = with_in_front((root / "bin").string(), "PATH");
+  // As CANN's set_env.sh does: pyACL.
+  set["PYTHONPATH"] = with_in_front((cann_folder / "python" / "site-packages").string(), "PYTHONPATH");
   set["LD_LIBRARY_PATH"] = with_in_front(libraries, "LD_LIBRARY_PATH");
   // torch_npu tells its memory hooks about blocks only where a library of this name is preloaded.
   set["LD_PRELOAD"] = with_in_front(libraries + "/libascend_kernel_hook.so", "LD_PRELOAD");
