@@ -5,11 +5,16 @@
 // How the model gets blocks back that other streams used, and gives memory back to the driver.
 
 namespace drydock::replay {
+namespace {
 
-uint64_t CachingAllocator::free_later(uint32_t block) {
+constexpr uint64_t kLazyBacklog = 512;  // more events than this are asked for before the first search
+
+}  // namespace
+
+uint64_t CachingAllocator::free_later(uint32_t block, uint64_t events) {
   allocated_units_ -= blocks_[block].size;
   blocks_[block].state = State::kPending;
-  pending_.push_back({next_number_, block});
+  pending_.push_back({next_number_, events, block, false});
   return next_number_++;
 }
 
@@ -17,9 +22,33 @@ void CachingAllocator::complete(uint64_t number) {
   const auto found =
       std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) { return pending.number == number; });
   if (found == pending_.end()) return;
+  if (settings_.lazy_reclaim) {
+    found->is_complete = true;
+    return;
+  }
   const uint32_t block = found->block;
   pending_.erase(found);
   put_back(block);
+}
+
+// What is reclaimed after the first search of a request is a search younger than what was cached before it.
+void CachingAllocator::reclaim() {
+  size_t kept = 0;
+  for (const Pending& pending : pending_) {
+    if (pending.is_complete) {
+      put_back(pending.block);
+    } else {
+      pending_[kept++] = pending;
+    }
+  }
+  pending_.resize(kept);
+}
+
+void CachingAllocator::reclaim_backlog() {
+  uint64_t events = 0;
+  for (const Pending& pending : pending_) events += pending.events;
+  has_reclaimed_ = events > kLazyBacklog;
+  if (has_reclaimed_) reclaim();
 }
 
 void CachingAllocator::complete_all() {

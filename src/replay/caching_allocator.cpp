@@ -10,7 +10,6 @@ constexpr uint32_t kPage = static_cast<uint32_t>(2 * kMib / kUnit);
 constexpr uint32_t kSharedBelow = static_cast<uint32_t>(10 * kMib / kUnit);  // such requests share a large segment
 constexpr uint32_t kGiant = static_cast<uint32_t>(1024 * kMib / kUnit);
 constexpr uint64_t kNpuPadding = 32;
-constexpr size_t kLazyBacklog = 512;  // events from which on they are asked for at once
 
 uint32_t round_up(uint32_t size, uint32_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -58,7 +57,8 @@ void CachingAllocator::limit(uint64_t allowed_bytes) {
 }
 
 Speciality CachingAllocator::speciality() const {
-  if (!has_simple_rounding_ || max_split_ != 0xffffffff || settings_.garbage_collection_threshold > 0)
+  if (!has_simple_rounding_ || max_split_ != 0xffffffff || settings_.garbage_collection_threshold > 0 ||
+      settings_.lazy_reclaim)
     return Speciality::kNone;
   return is_expandable_ ? Speciality::kExpandable : Speciality::kNative;
 }
@@ -155,7 +155,8 @@ void CachingAllocator::prefer_growing(const FreeBlocks& cached, FreeBlocks::Posi
 
 uint32_t CachingAllocator::allocate_new(const Request& request) {
   // Lazy reclaim asks for completed blocks only now, and searches once more.
-  if (settings_.lazy_reclaim && pending_.size() <= kLazyBacklog) {
+  if (settings_.lazy_reclaim && !has_reclaimed_) {
+    reclaim();
     const uint32_t block = take_cached(request);
     if (block != kNoBlock) return finish(block, request);
   }

@@ -8,6 +8,7 @@
 #include "replay/driver.h"
 #include "replay/events.h"
 #include "replay/free_blocks.h"
+#include "replay/indifference.h"
 #include "replay/settings.h"
 
 // The model of a caching allocator of one device: the rules of torch_npu 2.13, of which PyTorch's for CUDA are a
@@ -32,36 +33,6 @@ struct AllocatorTally {
   uint64_t segments = 0;                 ///< segments or mappings got in all
 };
 
-/// Values of settings under which every decision so far would have been the same: what was compared with them lies on
-/// the same side.
-struct Indifference {
-  uint32_t split_above = 0;        ///< max_split_size, in units of 512 bytes: larger than this
-  uint32_t split_to = 0xffffffff;  ///< and at most this
-  uint64_t threshold_from = 0;     ///< bytes above which garbage is collected; kUnlimited: never
-  uint64_t threshold_to = kUnlimited;
-  uint64_t allowed_from = 0;  ///< units of 512 bytes that may be had; kUnlimited: any number
-  uint64_t allowed_to = kUnlimited;
-
-  void split(uint32_t size, bool is_below) {
-    split_above = std::max(split_above, is_below ? size : 0);
-    split_to = std::min(split_to, is_below ? 0xffffffff : size);
-  }
-  void threshold(uint64_t bytes, bool is_above) {
-    if (is_above) {
-      threshold_to = std::min(threshold_to, bytes - 1);
-    } else {
-      threshold_from = std::max(threshold_from, bytes);
-    }
-  }
-  void allowed(uint64_t units, bool is_too_many) {
-    if (is_too_many) {
-      allowed_to = std::min(allowed_to, units - 1);
-    } else {
-      allowed_from = std::max(allowed_from, units);
-    }
-  }
-};
-
 /// What is known of the settings when code that calls the allocator often is compiled.
 enum class Speciality : uint8_t {
   kNone,
@@ -80,6 +51,7 @@ class CachingAllocator {
   template <Speciality kSpeciality = Speciality::kNone>
   [[gnu::always_inline]] uint32_t allocate(uint64_t bytes, uint32_t stream, uint32_t pool) {
     const Request request = request_of<kSpeciality>(bytes, stream, pool);
+    if (kSpeciality == Speciality::kNone && settings_.lazy_reclaim) reclaim_backlog();
     const uint32_t block = take_cached<kSpeciality>(request);
     if (block == kNoBlock) [[unlikely]]
       return allocate_new(request);
@@ -94,9 +66,10 @@ class CachingAllocator {
   /// What may be passed to allocate and free; a limit that is set later does not change it.
   Speciality speciality() const;
   /// The same, but other streams still use it: until complete() with the number that this returns, or until the
-  /// allocator waits for all streams.
-  uint64_t free_later(uint32_t block);
-  /// No-op for blocks that are complete already.
+  /// allocator waits for all streams. `events`: how many streams it waits for.
+  uint64_t free_later(uint32_t block, uint64_t events = 1);
+  /// The other streams are done. With lazy reclaim, the allocator sees it when it looks. No-op for blocks that are
+  /// complete already.
   void complete(uint64_t number);
   void empty_cache();
   /// set_per_process_memory_fraction, as bytes; kUnlimited takes the limit away.
@@ -200,6 +173,8 @@ class CachingAllocator {
   void release_block(uint32_t block);
   void unmap_block(uint32_t block);
   void collect_garbage();
+  void reclaim();
+  void reclaim_backlog();
   void complete_all();
   void release_workspaces();
   template <Speciality kSpeciality = Speciality::kNone>
@@ -243,9 +218,12 @@ class CachingAllocator {
   std::vector<Segment> segments_;
   struct Pending {
     uint64_t number = 0;
+    uint64_t events = 0;
     uint32_t block = 0;
+    bool is_complete = false;  // and not seen yet: lazy reclaim
   };
   std::vector<Pending> pending_;
+  bool has_reclaimed_ = false;  // in the request that is being served
   uint64_t next_number_ = 1;
   std::vector<uint32_t> lookups_;  // by pool and size class
   uint64_t allocated_units_ = 0;
@@ -302,7 +280,7 @@ template <Speciality kSpeciality>
 [[gnu::always_inline]] inline void CachingAllocator::cache(uint32_t index) {
   Block& block = blocks_[index];
   block.state = State::kFree;
-  if (kSpeciality == Speciality::kNone && collects_) block.born = lookups_[block.shelf / streams_];
+  if (kSpeciality == Speciality::kNone) block.born = lookups_[block.shelf / streams_];
   shelves_[block.shelf].cached.insert(block.address, block.size, index);
 }
 
@@ -347,7 +325,6 @@ template <Speciality kSpeciality>
   remainder.size = block.size - size;
   remainder.segment = block.segment;
   remainder.shelf = block.shelf;
-  if (kSpeciality == Speciality::kNone) remainder.born = block.born;
   block.size = size;
   link(rest, index, block.next);
   cache<kSpeciality>(rest);

@@ -12,7 +12,7 @@ namespace drydock::replay {
 
 enum class EventKind : uint8_t {
   kBlockAllocated = 0,      ///< address, size (after rounding; 0 where unknown), requested (0 where unknown), stream
-  kBlockFreeRequested = 1,  ///< address; the program gave the block back
+  kBlockFreeRequested = 1,  ///< address; the program gave the block back; size = streams that it waits for, where known
   kBlockFreeCompleted = 2,  ///< address; the allocator has it back: at once, or when other streams' events completed
   kSegmentAllocated = 3,    ///< address, size, stream where known: device memory got from the driver
   kSegmentFreed = 4,        ///< address, size: given back to the driver
@@ -23,14 +23,13 @@ enum class EventKind : uint8_t {
   kStreamUsed = 9,          ///< address, stream: record_stream, the block is used on another stream than its own
   kCacheEmptied = 10,       ///< empty_cache was called
   kFractionSet = 11,        ///< set_per_process_memory_fraction; size = allowed bytes
-  kStreamsIdle = 12,        ///< all work of `stream` (kAllStreams: of the device) is done: events on it complete
+  kStreamsIdle = 12,        ///< all work of the device is done: events on it complete
   kSnapshotTaken = 13,
   kStep = 14,       ///< an optimizer step ended
   kReserved = 15,   ///< address, size: address range of an expandable segment
   kUnreserved = 16  ///< address
 };
 
-inline constexpr uint32_t kAllStreams = 0xffffffff;
 inline constexpr uint32_t kUnknownPlace = 0;
 
 /// One event. Plain data; what its kind does not use is zero.

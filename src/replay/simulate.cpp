@@ -108,7 +108,8 @@ class Replay {
       case OperationKind::kFreeLater:
         if (numbers_.empty()) numbers_.resize(workload_.slots, 0);
         if (blocks_[operation.slot] != kNoBlock)
-          numbers_[operation.slot] = allocator_.free_later(blocks_[operation.slot]);
+          numbers_[operation.slot] =
+              allocator_.free_later(blocks_[operation.slot], std::max<uint64_t>(1, operation.bytes));
         return true;
       case OperationKind::kComplete:
         if (!numbers_.empty()) allocator_.complete(numbers_[operation.slot]);

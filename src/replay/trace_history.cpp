@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "abi/generated/entry_rows.h"
 #include "base/generated/error_codes.h"
 #include "trace/reader.h"
 
@@ -82,7 +83,11 @@ class TraceReading {
 
   void take(const Record& record, uint32_t ordinal) {
     if (record.device < 0 || record.device >= trace::kMaxTracedDevices) {
-      if (record.kind == Kind::kStep || record.kind == Kind::kCacheEmptied) everywhere(record, ordinal);
+      if (record.kind == Kind::kStep || record.kind == Kind::kCacheEmptied) {
+        everywhere(record.kind == Kind::kStep ? EventKind::kStep : EventKind::kCacheEmptied, ordinal);
+      } else if (record.kind == Kind::kEntry) {
+        entered(static_cast<abi::EntryId>(record.entry), ordinal);
+      }
       return;
     }
     switch (record.kind) {
@@ -112,13 +117,24 @@ class TraceReading {
     }
   }
 
+  void entered(abi::EntryId entry, uint32_t ordinal) {
+    switch (entry) {
+      case abi::EntryId::aclrtSynchronizeDevice:
+      case abi::EntryId::aclrtSynchronizeDeviceWithTimeout: everywhere(EventKind::kStreamsIdle, ordinal); break;
+      // The allocator records an event on each stream that a block was used on, between two changes of context.
+      case abi::EntryId::aclrtSetCurrentContext: awaited_ = std::exchange(recorded_, 0); break;
+      case abi::EntryId::aclrtRecordEvent: ++recorded_; break;
+      default: break;
+    }
+  }
+
   // Of no device: an event for each that the trace has so far, for steps the first alone.
-  void everywhere(const Record& record, uint32_t ordinal) {
-    const bool is_step = record.kind == Kind::kStep;
+  void everywhere(EventKind kind, uint32_t ordinal) {
+    const bool is_step = kind == EventKind::kStep;
     for (size_t device = 0; device < history_.devices.size(); ++device) {
       if (!is_step && history_.devices[device].total_bytes == 0) continue;
       Event& event = history_.events.emplace_back();
-      event.kind = is_step ? EventKind::kStep : EventKind::kCacheEmptied;
+      event.kind = kind;
       event.ordinal = ordinal;
       event.device = static_cast<uint8_t>(device);
       foreign_.push_back(false);
@@ -172,7 +188,9 @@ class TraceReading {
   void block_freed(const Record& record, uint32_t ordinal) {
     const auto found = live_.find({static_cast<uint8_t>(record.device), address_of(record.address)});
     const bool is_workspace = found != live_.end() && found->second.is_workspace;
-    append(EventKind::kBlockFreeRequested, record, ordinal).is_workspace = is_workspace;
+    Event& event = append(EventKind::kBlockFreeRequested, record, ordinal);
+    event.is_workspace = is_workspace;
+    event.size = record.is_pending ? std::max<uint64_t>(1, std::exchange(awaited_, 0)) : 0;
     if (!record.is_pending) append(EventKind::kBlockFreeCompleted, record, ordinal).is_workspace = is_workspace;
     if (found != live_.end()) live_.erase(found);
   }
@@ -247,6 +265,8 @@ class TraceReading {
   trace::Reader& reader_;
   History& history_;
   std::vector<bool> foreign_;  // by event
+  uint64_t recorded_ = 0;      // aclrtRecordEvent since the context was set
+  uint64_t awaited_ = 0;       // the same, between the last two times
   std::unordered_map<std::pair<uint8_t, uint64_t>, Live, KeyHash> live_;
   std::map<std::pair<uint8_t, uint64_t>, DriverRange> ranges_;  // alive, by device and address
   static constexpr uint32_t kUnseen = 0xffffffff;

@@ -57,6 +57,10 @@ class Comparison {
     for (uint32_t index = 0; index < history_.events.size() && result_.is_equal; ++index) {
       const Event& event = history_.events[index];
       if (event.device != workload_.device) continue;
+      if (event.kind == EventKind::kStreamsIdle) {
+        note_idle();
+        continue;
+      }
       ++result_.events;
       if (is_segment_call(event.kind)) {
         driver_.add(event);
@@ -101,10 +105,7 @@ class Comparison {
     switch (operation.kind) {
       case OperationKind::kAllocate: allocate(operation, event); break;
       case OperationKind::kRefuse: refuse(operation, event); break;
-      case OperationKind::kComplete:
-        // At the beginning of a request, or while it waits for all streams to make room.
-        (driver_.is_used_up() ? early_ : late_).push_back(operation.slot);
-        break;
+      case OperationKind::kComplete: (driver_.is_used_up() ? unsure_ : late_).push_back(operation.slot); break;
       case OperationKind::kFree:
         settle_calls();
         if (blocks_[operation.slot] != kNoBlock) allocator_.free(blocks_[operation.slot]);
@@ -112,7 +113,8 @@ class Comparison {
       case OperationKind::kFreeLater:
         settle_calls();
         if (blocks_[operation.slot] != kNoBlock)
-          numbers_[operation.slot] = allocator_.free_later(blocks_[operation.slot]);
+          numbers_[operation.slot] =
+              allocator_.free_later(blocks_[operation.slot], std::max<uint64_t>(1, operation.bytes));
         break;
       case OperationKind::kEmptyCache:
         settle_calls();
@@ -126,12 +128,27 @@ class Comparison {
     }
   }
 
+  // Blocks complete at the beginning of a request, or while it has waited for the device to make room: then memory goes
+  // back right after them. What completed before a wait did so at the beginning.
+  void note_idle() {
+    knows_waits_ = true;
+    early_.insert(early_.end(), unsure_.begin(), unsure_.end());
+    unsure_.clear();
+  }
+
+  void settle_unsure(bool is_late) {
+    std::vector<uint32_t>& slots = is_late && knows_waits_ ? late_ : early_;
+    slots.insert(slots.end(), unsure_.begin(), unsure_.end());
+    unsure_.clear();
+  }
+
   void complete(std::vector<uint32_t>& slots) {
     for (const uint32_t slot : slots) allocator_.complete(numbers_[slot]);
     slots.clear();
   }
 
   void complete_rest() {
+    settle_unsure(false);
     complete(early_);
     complete(late_);
   }
@@ -168,12 +185,11 @@ class Comparison {
     }
   }
 
-  void prepare(uint64_t bytes, const Operation& operation) {
+  void prepare(uint64_t bytes, const Operation& operation, bool is_refused) {
     if (is_emptying_) empty();
-    if (!gives_back(driver_.peek())) {
-      complete(early_);
-      return;
-    }
+    settle_unsure(gives_back(driver_.peek()) || is_refused);
+    if (knows_waits_ || !gives_back(driver_.peek())) complete(early_);
+    if (!gives_back(driver_.peek())) return;
     // Memory goes back before more is asked for: garbage collection or a limit make the request itself do that; where
     // they do not, the cache was emptied first.
     if (allocator_.would_hit(bytes, operation.stream, operation.pool)) {
@@ -187,7 +203,7 @@ class Comparison {
   }
 
   void allocate(const Operation& operation, const Event& event) {
-    prepare(operation.bytes, operation);
+    prepare(operation.bytes, operation, false);
     const uint32_t block = allocator_.allocate(operation.bytes, operation.stream, operation.pool);
     complete_rest();
     blocks_[operation.slot] = block;
@@ -213,7 +229,7 @@ class Comparison {
 
   void refuse(const Operation& operation, const Event& event) {
     const uint64_t bytes = operation.bytes - std::min(padding_, operation.bytes);
-    prepare(bytes, operation);
+    prepare(bytes, operation, true);
     ++result_.out_of_memory;
     const uint32_t block = allocator_.allocate(bytes, operation.stream, operation.pool);
     complete_rest();
@@ -280,8 +296,11 @@ class Comparison {
   std::vector<uint32_t> blocks_;   // by slot
   std::vector<uint64_t> numbers_;  // by slot
   std::unordered_map<uint64_t, uint32_t> held_before_;
-  std::vector<uint32_t> early_;  // slots of completed blocks that the model holds back yet
+  // Slots of completed blocks that the model holds back yet.
+  std::vector<uint32_t> early_;
   std::vector<uint32_t> late_;
+  std::vector<uint32_t> unsure_;  // which of the two they are shows later
+  bool knows_waits_ = false;      // the history says when the device was waited for
   bool is_emptying_ = false;
   bool is_after_last_request_ = false;
   bool is_reset_ = false;

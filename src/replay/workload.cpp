@@ -143,7 +143,7 @@ class Builder {
     live_bytes_ -= found->second.bytes;
     found->second.bytes = 0;
     found->second.is_pending = true;
-    emit(OperationKind::kFreeLater, 0, found->second.slot, event, index);
+    emit(OperationKind::kFreeLater, event.size, found->second.slot, event, index);
   }
 
   void complete_free(const Event& event, uint32_t index) {
@@ -151,7 +151,7 @@ class Builder {
     const auto found = live_.find(event.address);
     if (found == live_.end()) return;  // counted when it was asked for, or by address twice
     if (!load_.operations.empty() && load_.operations.back().kind == OperationKind::kFreeLater &&
-        load_.operations.back().slot == found->second.slot) {
+        load_.operations.back().slot == found->second.slot && load_.operations.back().bytes == 0) {
       load_.operations.back().kind = OperationKind::kFree;
     } else {
       live_bytes_ -= found->second.bytes;

@@ -14,7 +14,7 @@ namespace drydock::replay {
 enum class OperationKind : uint8_t {
   kAllocate,   ///< bytes asked for
   kFree,       ///< given back and complete
-  kFreeLater,  ///< given back, still used on other streams
+  kFreeLater,  ///< given back, still used on other streams: bytes says on how many, 0 where unknown
   kComplete,   ///< the other streams are done
   kRefuse,     ///< a request that failed; bytes after rounding
   kAllocateWorkspace,

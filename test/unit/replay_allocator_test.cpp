@@ -156,6 +156,47 @@ TEST(CachingAllocator, CollectsOldSegmentsAboveTheThreshold) {
   (void)held;
 }
 
+TEST(CachingAllocator, LooksForCompletedBlocksLateWithLazyReclaim) {
+  SimulatedDriver driver(kGib, 0);
+  CachingAllocator allocator(settings_of("multi_stream_lazy_reclaim:True"), driver, 2, 1);
+  const uint32_t block = allocator.allocate(100, 0, 0);
+  const uint64_t number = allocator.free_later(block, 2);
+  allocator.complete(number);
+  // A block is found without it, so nobody looks; a request that finds none does.
+  EXPECT_EQ(allocator.address(allocator.allocate(100, 0, 0)), kHeap + 512);
+  EXPECT_EQ(allocator.tally().reserved_bytes, 2 * kMib);
+  allocator.allocate(3 * kMib, 0, 0);
+  EXPECT_EQ(allocator.address(allocator.allocate(100, 0, 0)), kHeap);
+}
+
+TEST(CachingAllocator, LooksForCompletedBlocksFirstWhereLazyReclaimHasABacklog) {
+  for (const uint64_t events : {512, 513}) {
+    SimulatedDriver driver(kGib, 0);
+    CachingAllocator allocator(settings_of("multi_stream_lazy_reclaim:True"), driver, 2, 1);
+    allocator.complete(allocator.free_later(allocator.allocate(100, 0, 0), events));
+    EXPECT_EQ(allocator.address(allocator.allocate(100, 0, 0)), events == 512 ? kHeap + 512 : kHeap);
+  }
+}
+
+TEST(CachingAllocator, AgesWhatLazyReclaimFoundByOneSearchLess) {
+  SimulatedDriver driver(400 * kMib, 0);
+  for (const bool is_lazy : {false, true}) {
+    CachingAllocator allocator(
+        settings_of(std::string("garbage_collection_threshold:0.5,per_process_memory_fraction:0.9") +
+                    (is_lazy ? ",multi_stream_lazy_reclaim:True" : "")),
+        driver, 2, 1);
+    const uint32_t first = allocator.allocate(60 * kMib, 0, 0);
+    const uint32_t second = allocator.allocate(140 * kMib, 0, 0);
+    const uint64_t number = allocator.free_later(first);
+    allocator.free(second);
+    allocator.complete(number);
+    // Of the same age, both go; found between two searches, the first is younger than the mean.
+    allocator.allocate(150 * kMib, 0, 0);
+    EXPECT_EQ(allocator.tally().reserved_bytes, (is_lazy ? 62 + 152 : 152) * kMib);
+    allocator.empty_cache();
+  }
+}
+
 TEST(CachingAllocator, GrowsExpandableSegmentsByPieces) {
   SimulatedDriver driver(kGib, 0);
   CachingAllocator allocator(settings_of("expandable_segments:True,base_addr_aligned_kb:0"), driver, 1, 1);

@@ -143,6 +143,57 @@ TEST(Workload, OfAddressesHandedOutTwiceSaysSo) {
   EXPECT_TRUE(simulate(load, {}).fits);
 }
 
+// A block that completed at the beginning of a request is among those that the request itself gives back; one that
+// completed while the request waited for the device is not.
+TEST(Verification, TellsWhenABlockCompletedByTheWaits) {
+  const auto of = [](bool is_late) {
+    std::vector<Event> events;
+    uint64_t address = kAddress;
+    std::vector<uint64_t> blocks;
+    for (const uint64_t size : {40 * kMib, 60 * kMib}) {
+      events.push_back(event(EventKind::kSegmentAllocated, address, size));
+      events.push_back(event(EventKind::kBlockAllocated, address, size, size - kMib));
+      blocks.push_back(address);
+      address += size;
+    }
+    events.push_back(event(EventKind::kBlockFreeRequested, blocks[0]));
+    events.push_back(event(EventKind::kBlockFreeCompleted, blocks[0]));
+    events.push_back(event(EventKind::kBlockFreeRequested, blocks[1], 1));
+    const Event wait = event(EventKind::kStreamsIdle, 0);
+    const Event completed = event(EventKind::kBlockFreeCompleted, blocks[1]);
+    const auto gives_back = [&](size_t block, uint64_t size) {
+      events.push_back(event(EventKind::kSegmentFreed, blocks[block], size));
+    };
+    // Of the large ones, the largest first; of whatever is cached, the smallest.
+    if (is_late) {
+      events.push_back(wait);
+      gives_back(0, 40 * kMib);
+      events.push_back(wait);
+      events.push_back(completed);
+      gives_back(1, 60 * kMib);
+    } else {
+      events.push_back(completed);
+      events.push_back(wait);
+      gives_back(1, 60 * kMib);
+      gives_back(0, 40 * kMib);
+      events.push_back(wait);
+    }
+    events.push_back(event(EventKind::kOutOfMemory, 0, 0, 900 * kMib));
+    History history = history_of(events);
+    history.events.insert(history.events.begin(), event(EventKind::kFractionSet, 0, 300 * kMib));
+    return history;
+  };
+  Settings settings;
+  ASSERT_TRUE(parse_settings("max_split_size_mb:20", Policy::kNpu, settings).is_ok());
+  for (const bool is_late : {false, true}) {
+    const History history = of(is_late);
+    const Verification result = verify(history, workload_of(history, 0), settings);
+    EXPECT_TRUE(result.is_equal) << is_late << ": " << result.difference;
+    EXPECT_EQ(result.segment_calls_equal, 4U) << is_late;
+    EXPECT_EQ(result.out_of_memory_equal, 1U) << is_late;
+  }
+}
+
 TEST(Workload, OfRequestsLargerThanAnyDeviceIsRefused) {
   for (const uint64_t bytes : {uint64_t{1} << 41, uint64_t{1} << 62, ~uint64_t{0}}) {
     const History history = history_of({event(EventKind::kBlockAllocated, kAddress, bytes, bytes)});

@@ -45,7 +45,11 @@ class SetAllocator {
     const uint64_t size = round_request(settings_, bytes);
     const bool is_small = size <= kMib;
     Block* block = from_cache(size, stream, is_small);
-    if (block == nullptr && settings_.lazy_reclaim) block = from_cache(size, stream, is_small);
+    if (block == nullptr && settings_.lazy_reclaim) {
+      for (Block* completed : std::exchange(completed_, {}))
+        if (pending_.erase(completed) > 0) free(completed);
+      block = from_cache(size, stream, is_small);
+    }
     if (block == nullptr) {
       if (ages()) collect();
       block = from_driver(size, stream, is_small);
@@ -82,11 +86,18 @@ class SetAllocator {
   }
   void free_later(Block* block) { pending_.insert(block); }
   void complete(Block* block) {
-    if (pending_.erase(block) > 0) free(block);
+    if (!pending_.contains(block)) return;
+    if (settings_.lazy_reclaim) {
+      completed_.push_back(block);
+    } else {
+      pending_.erase(block);
+      free(block);
+    }
   }
 
   void release_cached() {
     const std::set<Block*> pending = std::exchange(pending_, {});
+    completed_.clear();
     for (Block* block : pending) free(block);
     release(large_);
     release(small_);
@@ -362,6 +373,7 @@ class SetAllocator {
   Unmapped unmapped_small_;
   Unmapped unmapped_large_;
   std::set<Block*> pending_;
+  std::vector<Block*> completed_;  // of pending_, not yet seen
   std::set<Block*> all_;
   std::map<uint64_t, uint64_t> segments_;
 };
