@@ -61,12 +61,9 @@ class TraceReading {
 
   uint32_t place_of(trace::LineId line) {
     if (line == 0) return kUnknownPlace;
-    if (line >= places_.size()) places_.resize(size_t{line} + 1, 0);
-    if (places_[line] == 0) {
-      places_[line] = static_cast<uint32_t>(history_.places.size());
-      history_.places.push_back(reader_.describe_line(line));
-    }
-    return places_[line];
+    const auto [found, is_new] = places_.try_emplace(line, static_cast<uint32_t>(history_.places.size()));
+    if (is_new) history_.places.push_back(reader_.describe_line(line));
+    return found->second;
   }
 
   Event& append(EventKind kind, const Record& record, uint32_t ordinal) {
@@ -143,16 +140,9 @@ class TraceReading {
   }
 
   void take_stream(Event& event, const Record& record) {
-    if (record.stream >= streams_.size()) streams_.resize(size_t{record.stream} + 1, kUnseen);
-    if (streams_[record.stream] == kUnseen) {
-      if (record.stream == 0) {
-        streams_[0] = 0;
-      } else {
-        streams_[record.stream] = static_cast<uint32_t>(history_.streams.size());
-        history_.streams.push_back(record.stream);
-      }
-    }
-    event.stream = streams_[record.stream];
+    const auto [found, is_new] = streams_.try_emplace(record.stream, static_cast<uint32_t>(history_.streams.size()));
+    if (is_new) history_.streams.push_back(record.stream);
+    event.stream = found->second;
     event.pool = record.pool;
     while (history_.pools.size() <= record.pool) history_.pools.emplace_back(0, history_.pools.size());
   }
@@ -269,9 +259,9 @@ class TraceReading {
   uint64_t awaited_ = 0;       // the same, between the last two times
   std::unordered_map<std::pair<uint8_t, uint64_t>, Live, KeyHash> live_;
   std::map<std::pair<uint8_t, uint64_t>, DriverRange> ranges_;  // alive, by device and address
-  static constexpr uint32_t kUnseen = 0xffffffff;
-  std::vector<uint32_t> streams_;  // by the trace's number: index into History::streams
-  std::vector<uint32_t> places_;   // by line
+  // Damaged traces have numbers of any size.
+  std::unordered_map<uint32_t, uint32_t> streams_ = {{0, 0}};  // by the trace's number: index into History::streams
+  std::unordered_map<trace::LineId, uint32_t> places_;
 };
 
 }  // namespace

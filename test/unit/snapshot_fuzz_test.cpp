@@ -14,6 +14,11 @@
 
 #include "ledger_synthetic_run.h"
 #include "replay/events.h"
+#include "replay/settings.h"
+#include "replay/simulate.h"
+#include "replay/trace_history.h"
+#include "replay/verify.h"
+#include "replay/workload.h"
 #include "snapshot/history.h"
 #include "snapshot/pickle.h"
 #include "snapshot/snapshot.h"
@@ -30,6 +35,26 @@
 
 namespace drydock {
 namespace {
+
+// Whatever a history claims, the allocator's model takes it, and says the same thing twice.
+void replay_all(const replay::History& history) {
+  std::vector<replay::Settings> all(4);
+  ASSERT_TRUE(replay::parse_settings("expandable_segments:True", replay::Policy::kNpu, all[1]).is_ok());
+  ASSERT_TRUE(replay::parse_settings("max_split_size_mb:20,garbage_collection_threshold:0.5,"
+                                     "per_process_memory_fraction:0.5,multi_stream_lazy_reclaim:True",
+                                     replay::Policy::kNpu, all[2])
+                  .is_ok());
+  all[3].policy = replay::Policy::kCuda;
+  for (const uint8_t device : replay::devices_of(history)) {
+    const replay::Workload load = replay::workload_of(history, device);
+    for (const replay::Settings& settings : all) {
+      EXPECT_EQ(replay::simulate(load, settings), replay::simulate(load, settings));
+      const replay::Verification result = replay::verify(history, load, settings);
+      EXPECT_EQ(result.is_equal, result.difference.empty());
+      EXPECT_LE(result.blocks_equal, result.blocks);
+    }
+  }
+}
 
 uint64_t number_of(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
@@ -114,6 +139,7 @@ void read_snapshot_of(const std::string& bytes, uint64_t& accepted) {
     }
     EXPECT_EQ(covered, segment.size);
   }
+  replay_all(history);
 }
 
 TEST(ReaderFuzz, DamagedSnapshotsAreReadOrRefused) {
@@ -188,6 +214,9 @@ TEST(ReaderFuzz, DamagedTracesGiveABeginningAndASentence) {
     while (reader->next(record)) ++read;
     ledger::ProcessAccount account;
     EXPECT_TRUE(ledger::read_trace(path, account).is_ok());
+    replay::History history;
+    ASSERT_TRUE(replay::read_trace(path, history).is_ok());
+    replay_all(history);
   });
   EXPECT_GT(read, 100U);
   std::filesystem::remove(path);
