@@ -156,9 +156,41 @@ void CachingAllocator::release_shelf(uint32_t shelf) {
 
 void CachingAllocator::release_cached() {
   complete_all();
-  // Blocks of graphs' and private pools stay: when those pools are let go is not in a history.
   for (const uint32_t small : {0U, 1U})
     for (uint32_t stream = 0; stream < streams_; ++stream) release_shelf(small * streams_ + stream);
+  // Then pools that were let go, in the order of a hash table: both follow from what goes back.
+  release_pools();
+}
+
+void CachingAllocator::release_pools() {
+  uint64_t last = 0;
+  while (const uint32_t pool = pool_released_next()) {
+    if (last == driver_.given_back_next()) return;  // a history that contradicts itself
+    last = driver_.given_back_next();
+    release_pool(pool);
+  }
+}
+
+void CachingAllocator::release_pool(uint32_t pool) {
+  const auto is_mine = [&](const Pending& pending) { return blocks_[pending.block].shelf / streams_ / 2 == pool; };
+  for (const Pending& pending : pending_)
+    if (is_mine(pending)) put_back(pending.block);
+  pending_.erase(std::remove_if(pending_.begin(), pending_.end(), is_mine), pending_.end());
+  for (const uint32_t small : {1U, 0U})
+    for (uint32_t stream = 0; stream < streams_; ++stream) release_shelf((pool * 2 + small) * streams_ + stream);
+}
+
+uint32_t CachingAllocator::pool_released_next() const {
+  const uint64_t address = pools_ > 1 ? driver_.given_back_next() / kUnit : 0;
+  if (address == 0) return 0;
+  for (uint32_t shelf = 2 * streams_; shelf < shelves_.size(); ++shelf) {
+    const FreeBlocks& cached = shelves_[shelf].cached;
+    for (FreeBlocks::Position place = cached.begin(); !FreeBlocks::is_end(place); place = cached.next(place)) {
+      const Block& block = blocks_[cached.at(place)];
+      if (address >= block.address && address - block.address < block.size) return shelves_[shelf].pool;
+    }
+  }
+  return 0;
 }
 
 void CachingAllocator::empty_cache() {

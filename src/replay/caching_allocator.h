@@ -72,6 +72,12 @@ class CachingAllocator {
   /// complete already.
   void complete(uint64_t number);
   void empty_cache();
+  /// A graph's or private pool was let go: what is cached of it goes back.
+  void release_pool(uint32_t pool);
+  /// The pool that memory belongs to which goes back next, if it is cached and that pool is none of the default ones'.
+  uint32_t pool_released_next() const;
+  /// Lets pools go for as long as that is so.
+  void release_pools();
   /// set_per_process_memory_fraction, as bytes; kUnlimited takes the limit away.
   void limit(uint64_t allowed_bytes);
 

@@ -21,6 +21,8 @@ class Driver {
   virtual void unmap(uint64_t address, uint64_t bytes, uint64_t piece_bytes) = 0;
   /// Bytes of the device, as aclrtGetMemInfo reports them.
   virtual uint64_t total_bytes() const = 0;
+  /// Address of the memory that goes back next, of a driver that knows the future; 0 where it does not.
+  virtual uint64_t given_back_next() const { return 0; }
 };
 
 /// A device of which `external_bytes` are not the allocator's. Addresses are the lowest that are free, as Drydock's own

@@ -71,6 +71,12 @@ void RecordedDriver::free(uint64_t address, uint64_t bytes) {
   ++equal_calls_;
 }
 
+uint64_t RecordedDriver::given_back_next() const {
+  const Event* next = peek();
+  if (differs() || next == nullptr) return 0;
+  return next->kind == EventKind::kSegmentFreed || next->kind == EventKind::kSegmentUnmapped ? next->address : 0;
+}
+
 bool RecordedDriver::reserve(uint64_t bytes, uint64_t& address) {
   if (differs()) return false;
   const Event* next = peek();

@@ -39,6 +39,7 @@ class RecordedDriver final : public Driver {
   void unreserve(uint64_t address, uint64_t bytes) override;
   bool map(uint64_t address, uint64_t bytes, uint64_t piece_bytes) override;
   void unmap(uint64_t address, uint64_t bytes, uint64_t piece_bytes) override;
+  uint64_t given_back_next() const override;
   uint64_t total_bytes() const override { return total_bytes_; }
 
  private:

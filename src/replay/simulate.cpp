@@ -125,6 +125,7 @@ class Replay {
         return false;
       case OperationKind::kAllocateWorkspace: return allocator_.allocate_workspace(operation.bytes, operation.stream);
       case OperationKind::kEmptyCache: allocator_.empty_cache(); return true;
+      case OperationKind::kReleasePool: allocator_.release_pool(operation.pool); return true;
       case OperationKind::kLimit: allocator_.limit(operation.bytes); return true;
     }
     return true;

@@ -66,6 +66,8 @@ class Comparison {
         driver_.add(event);
         ++result_.segment_calls;
         last_call_ = &event;
+        // That a pool was let go was concluded from this call, and is concluded here where the call is made.
+        while (operation < workload_.events.size() && workload_.events[operation] == index) ++operation;
         continue;
       }
       is_after_last_request_ = operation > last_request;
@@ -125,6 +127,7 @@ class Comparison {
         allocator_.limit(operation.bytes);
         break;
       case OperationKind::kAllocateWorkspace: break;  // its driver calls are not in a history
+      case OperationKind::kReleasePool: break;
     }
   }
 
@@ -161,9 +164,18 @@ class Comparison {
     note_difference(last_call_);
   }
 
+  // MemPool's end gives back what is cached of it; a graph's end leaves that to whoever gives back the rest.
+  void release_pools() {
+    if (allocator_.pool_released_next() == 0) return;
+    settle_unsure(false);
+    complete(early_);
+    allocator_.release_pools();
+  }
+
   // Between a request and the next there may have been calls that belong to neither: the cache was emptied, or what
   // stands here is more than the model would do.
   void settle_calls() {
+    if (!is_emptying_) release_pools();
     if (is_emptying_ || gives_back(driver_.peek())) {
       empty();
     } else {
@@ -187,6 +199,7 @@ class Comparison {
 
   void prepare(uint64_t bytes, const Operation& operation, bool is_refused) {
     if (is_emptying_) empty();
+    release_pools();
     settle_unsure(gives_back(driver_.peek()) || is_refused);
     if (knows_waits_ || !gives_back(driver_.peek())) complete(early_);
     if (!gives_back(driver_.peek())) return;

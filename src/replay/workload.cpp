@@ -1,6 +1,7 @@
 #include "replay/workload.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -101,6 +102,8 @@ class Builder {
       case EventKind::kBlockFreeCompleted: complete_free(event, index); break;
       case EventKind::kOutOfMemory: emit(OperationKind::kRefuse, event.requested, 0, event, index); break;
       case EventKind::kCacheEmptied: emit(OperationKind::kEmptyCache, 0, 0, event, index); break;
+      case EventKind::kSegmentFreed:
+      case EventKind::kSegmentUnmapped: give_back(event, index); break;
       case EventKind::kFractionSet: emit(OperationKind::kLimit, event.size, 0, event, index); break;
       default: break;
     }
@@ -125,11 +128,26 @@ class Builder {
       ++without_request_;
       bytes = event.size > kPadding ? event.size - kPadding : 1;
     }
+    if (event.pool != 0) pool_of_[event.address] = event.pool;
     const uint32_t slot = new_slot();
     const uint64_t rounded = round_up(std::max<uint64_t>(1, bytes), kGrain);
     live_[event.address] = {slot, rounded, false};
     grow(rounded);
     emit(OperationKind::kAllocate, bytes, slot, event, index);
+  }
+
+  // Nothing says that a graph's or private pool was let go but that its memory goes back.
+  void give_back(const Event& event, uint32_t index) {
+    const auto first = pool_of_.lower_bound(event.address);
+    if (first == pool_of_.end() || first->first - event.address >= event.size) return;
+    const uint16_t pool = first->second;
+    pool_of_.erase(first, pool_of_.lower_bound(event.address + event.size));
+    if (!load_.operations.empty() && load_.operations.back().kind == OperationKind::kReleasePool &&
+        load_.operations.back().pool == pool)
+      return;
+    Event released = event;
+    released.pool = pool;
+    emit(OperationKind::kReleasePool, 0, 0, released, index);
   }
 
   void request_free(const Event& event, uint32_t index) {
@@ -182,6 +200,7 @@ class Builder {
   Workload load_;
   std::unordered_set<uint64_t> left_out_;  // addresses of live blocks that are no part of the workload
   std::unordered_map<uint64_t, Live> live_;
+  std::map<uint64_t, uint16_t> pool_of_;  // of addresses in graphs' and private pools that were handed out
   std::vector<uint32_t> unused_;
   uint64_t live_bytes_ = 0;
   uint64_t without_request_ = 0;

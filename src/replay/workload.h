@@ -19,7 +19,8 @@ enum class OperationKind : uint8_t {
   kRefuse,     ///< a request that failed; bytes after rounding
   kAllocateWorkspace,
   kEmptyCache,
-  kLimit,  ///< bytes that the process may use; kUnlimited takes the limit away
+  kReleasePool,  ///< a pool that is none of the default ones was let go
+  kLimit,        ///< bytes that the process may use; kUnlimited takes the limit away
 };
 
 struct Operation {

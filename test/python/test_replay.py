@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -45,3 +46,20 @@ def test_two_hundred_random_programs_get_the_same_addresses(drydock_command, cle
         blocks = re.search(r"50 programs, ([\d,]+) blocks", line)
         assert blocks is not None, line
         assert int(blocks[1].replace(",", "")) > 1000, line
+
+
+@pytest.mark.parametrize("settings", ["max_split_size_mb:20", "expandable_segments:True"])
+def test_pools_that_are_let_go_give_back_the_same(settings, drydock_command, clean_environment, tmp_path):
+    program = TOOL.parents[1] / "test" / "programs" / "private_pools.py"
+    environment = dict(os.environ, PYTORCH_NPU_ALLOC_CONF=settings)
+    options = ["--values", "ghost", "--out", str(tmp_path / "run")]
+    command = [drydock_command, "run", *options, "--", sys.executable, program]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert "pools done" in ran.stdout, ran.stderr
+    replayed = subprocess.run(
+        [drydock_command, "replay", str(tmp_path / "run"), "--json"], capture_output=True, text=True, check=False
+    )
+    (device,) = json.loads(replayed.stdout)["devices"]
+    assert device["is_equal"], device["difference"]
+    assert device["blocks_equal"] > 30
+    assert device["segment_calls_equal"] > 40

@@ -194,6 +194,31 @@ TEST(Verification, TellsWhenABlockCompletedByTheWaits) {
   }
 }
 
+TEST(Workload, LetsAPoolGoWhereItsMemoryGoesBack) {
+  History history;
+  history.devices = {{1024 * kMib, 0}};
+  history.pools = {{0, 0}, {0, 1}};
+  Event block = event(EventKind::kBlockAllocated, kAddress, 40 * kMib, 40 * kMib - kMib);
+  block.pool = 1;
+  const uint64_t other = kAddress + 40 * kMib;
+  history.events = {event(EventKind::kSegmentAllocated, kAddress, 40 * kMib),
+                    block,
+                    event(EventKind::kSegmentAllocated, other, 60 * kMib),
+                    event(EventKind::kBlockAllocated, other, 60 * kMib, 60 * kMib - kMib),
+                    event(EventKind::kBlockFreeRequested, kAddress),
+                    event(EventKind::kBlockFreeCompleted, kAddress),
+                    event(EventKind::kBlockFreeRequested, other),
+                    event(EventKind::kBlockFreeCompleted, other),
+                    event(EventKind::kSegmentFreed, kAddress, 40 * kMib)};
+  const Workload load = workload_of(history, 0);
+  EXPECT_EQ(load.operations.back().kind, OperationKind::kReleasePool);
+  EXPECT_EQ(load.operations.back().pool, 1);
+  EXPECT_EQ(simulate(load, {}).end_reserved_bytes, 60 * kMib);
+  const Verification result = verify(history, load, {});
+  EXPECT_TRUE(result.is_equal) << result.difference;
+  EXPECT_EQ(result.segment_calls_equal, 3U);
+}
+
 TEST(Workload, OfRequestsLargerThanAnyDeviceIsRefused) {
   for (const uint64_t bytes : {uint64_t{1} << 41, uint64_t{1} << 62, ~uint64_t{0}}) {
     const History history = history_of({event(EventKind::kBlockAllocated, kAddress, bytes, bytes)});
