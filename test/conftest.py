@@ -35,7 +35,13 @@ class ProgramRun:
             check=True,
             timeout=120,
         )
-        return json.loads(shown.stdout)
+        ledger = json.loads(shown.stdout)
+        assert not [sentence for sentence in ledger["problems"] if "does not balance" in sentence], ledger["problems"]
+        for moment in ledger["account"]:
+            if moment["capacity_bytes"] is not None:
+                parts = sum(row["bytes"] for row in moment["blocks"]) + sum(moment["rest"].values())
+                assert parts == moment["capacity_bytes"], moment
+        return ledger
 
     def records(self) -> list[str]:
         """Return the run's records as text, without times."""

@@ -22,6 +22,7 @@ def _library() -> ctypes.CDLL:
         ("drydock_trace_cache_emptied", []),
         ("drydock_trace_fraction_set", [ctypes.c_int32, ctypes.c_uint64]),
         ("drydock_trace_phase", [ctypes.c_uint32]),
+        ("drydock_trace_node_layout", [ctypes.c_uint32, ctypes.c_uint32]),
         ("drydock_trace_name_module", [ctypes.c_uint64, ctypes.c_char_p]),
         ("drydock_trace_label", [ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]),
         ("drydock_trace_close", []),
@@ -33,6 +34,8 @@ def _library() -> ctypes.CDLL:
     library.drydock_trace_blocks_freed.restype = ctypes.c_uint64
     library.drydock_trace_modules_without_name.argtypes = []
     library.drydock_trace_modules_without_name.restype = ctypes.c_uint32
+    library.drydock_trace_has_begun.argtypes = []
+    library.drydock_trace_has_begun.restype = ctypes.c_bool
     library.drydock_trace_string.argtypes = [ctypes.c_char_p]
     library.drydock_trace_string.restype = ctypes.c_uint32
     return library
@@ -78,8 +81,19 @@ def python_exception(type_name: str, text: str, file: str, line: int) -> None:
 
 
 def phase_began(phase: int) -> None:
-    """0 for what is neither of the others, 1 for backward(), 2 for an optimizer step."""
+    """0 for what is none of the others, 1 for backward(), 2 for an optimizer step, 3 for the interpreter's end."""
     _library().drydock_trace_phase(phase)
+
+
+def has_begun() -> bool:
+    """True if this process has a trace: asking begins none."""
+    begun: bool = _library().drydock_trace_has_begun()
+    return begun
+
+
+def node_layout(sequence_offset: int, thread_offset: int) -> None:
+    """Where autograd's nodes keep their numbers and those of the threads that made them."""
+    _library().drydock_trace_node_layout(sequence_offset, thread_offset)
 
 
 def name_module(identity: int, path: str) -> None:

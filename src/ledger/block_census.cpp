@@ -52,7 +52,7 @@ void BlockCensus::allocated(uint64_t address, uint64_t size_bytes, const Birth& 
     ++module_changes_;
   }
   // A forward pass goes on, with the loss, until backward or the optimizer begins.
-  if (birth.module != 0) is_told_ = true;
+  if (birth.module != 0 || birth.gradients_are_recorded) is_told_ = true;
   if (birth.module != 0 && phase_ == trace::Phase::kOther && !is_forward_) {
     is_forward_ = true;
     ++phases_;
@@ -78,7 +78,7 @@ void BlockCensus::freed(uint64_t address) {
   const Block* block = live_.find(address);
   if (block == nullptr) return;
   if (peak_.is_set && block->birth <= peak_.births)
-    peak_.gone.push_back(holder_of(*block, kind_of(*block, true, nullptr)));
+    peak_.gone.push_back(holder_of(*block, kind_of(*block, !is_over_, nullptr)));
   if (out_of_memory_.is_set && block->birth <= out_of_memory_.births)
     out_of_memory_.gone.push_back(holder_of(*block, kind_of(*block, true, &out_of_memory_)));
   live_.erase(address);
@@ -114,6 +114,10 @@ void BlockCensus::filled_from_host(uint64_t address) {
 
 void BlockCensus::phase_began(trace::Phase phase) {
   is_told_ = is_told_ || phase != trace::Phase::kOther;
+  if (phase == trace::Phase::kExit) {
+    is_over_ = true;
+    return;
+  }
   phase_ = phase;
   ++phases_;
   is_forward_ = false;

@@ -120,7 +120,8 @@ class BlockCensus {
   uint32_t steps_ = 0;
   trace::Phase phase_ = trace::Phase::kOther;
   bool is_forward_ = false;
-  bool is_told_ = false;  // the program said anything of modules or phases
+  bool is_told_ = false;  // the program said anything of modules, autograd or phases
+  bool is_over_ = false;  // the interpreter ends: blocks go because all goes
   Moment peak_;
   Moment out_of_memory_;
   Composition at_peak_;

@@ -86,7 +86,7 @@ class MemoryAccount {
   explicit MemoryAccount(int32_t device) : device_(device) {}
 
   void block_allocated(uint64_t address, uint64_t size_bytes, bool is_workspace, trace::LineId line,
-                       uint32_t module = 0, bool gradients_are_recorded = true);
+                       uint32_t module = 0, bool gradients_are_recorded = false);
   void block_labelled(uint64_t address, trace::Label label, uint64_t storage_bytes, trace::StringId name) {
     census_.labelled(address, label, storage_bytes, name);
   }

@@ -196,8 +196,12 @@ class Writer {
     Statement put = database_.prepare("INSERT INTO account_holders VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     for (const KindHolder& row : moment.blocks.holders) {
       const auto label = process.names.find(row.name);
-      put.run(index, device, name, ledger::name_of(row.kind), ledger::name_of(row.phase), line(row.line),
-              process.module_name(row.module), label == process.names.end() ? std::string_view() : label->second,
+      const std::string_view owned = label == process.names.end() ? std::string_view() : label->second;
+      // What belongs to a parameter or buffer belongs to the module that has it, whoever ran when it was made.
+      const size_t dot = owned.rfind('.');
+      const std::string_view module =
+          dot == std::string_view::npos ? process.module_name(row.module) : owned.substr(0, dot);
+      put.run(index, device, name, ledger::name_of(row.kind), ledger::name_of(row.phase), line(row.line), module, owned,
               row.first_step, row.last_step, row.bytes, row.requested_bytes, row.blocks);
     }
   }

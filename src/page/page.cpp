@@ -174,6 +174,36 @@ std::string tune_table(const std::vector<ledger::TuneResult>& results) {
          "</section>\n";
 }
 
+// What memory was for: where it ran out, else where most was allocated.
+std::string account_section(const ledger::Report& report) {
+  const bool died = report.verdict.kind == ledger::VerdictKind::kOutOfMemory;
+  for (const ledger::AccountMoment& moment : report.account) {
+    if (moment.name != (died ? "out of memory" : "peak")) continue;
+    std::string parts;
+    std::string holders;
+    for (const ledger::AccountPart& part : moment.parts) {
+      if (part.bytes == 0 && part.name != "unexplained") continue;
+      parts += "<tr>" + text_cell(part.name) + size_cell(part.bytes) +
+               (part.is_blocks ? size_cell(part.requested_bytes) + count_cell(part.blocks)
+                               : std::string("<td class=\"number\"></td><td class=\"number\"></td>")) +
+               "</tr>\n";
+    }
+    for (const ledger::AccountHolder& row : moment.holders)
+      holders += "<tr>" + text_cell(row.kind) + text_cell(row.module) + text_cell(row.line) + text_cell(row.phase) +
+                 size_cell(row.bytes) + count_cell(row.blocks) + "</tr>\n";
+    const std::string_view when = died ? "when the driver had no room" : "when allocated bytes were highest";
+    return fmt::format(
+               "<section aria-labelledby=\"account-heading\"><h2 id=\"account-heading\">What memory was for, {}"
+               "</h2>\n",
+               when) +
+           table("account", "Parts of the device", {"Part", "Bytes", "Asked for", "Blocks"}, parts) +
+           table("account-holders", "Largest holders", {"Kind", "Module", "Line", "Born in", "Bytes", "Blocks"},
+                 holders) +
+           "</section>\n";
+  }
+  return "";
+}
+
 std::string sentences(const std::vector<std::string>& list) {
   if (list.empty()) return "";
   std::string items;
@@ -319,7 +349,7 @@ std::string render_page(const ledger::Report& report, RunHistory& history,
                           {"version", escape_html(report.run.drydock_version)},
                           {"missing", sentences(absent)},
                           {"selector", selector},
-                          {"devices", sections},
+                          {"devices", account_section(report) + sections},
                           {"tune", tune_table(tune_results)},
                           {"licence", escape_html(kChartLicence)},
                           {"page-css", std::string(kChartCss) + std::string(kPageCss)},

@@ -12,7 +12,9 @@ namespace drydock::trace {
 
 /// Where a thread is in the program's model when it asks for memory.
 struct Birth {
-  uint64_t module_object = 0;           ///< address of the innermost torch.nn.Module whose forward runs; 0 = none
+  /// Address of the innermost torch.nn.Module whose forward runs, or, in a backward pass, of the one whose forward made
+  /// the autograd node that runs; 0 = none, or not known.
+  uint64_t module_object = 0;
   bool gradients_are_recorded = false;  ///< autograd keeps what a backward pass will need
 };
 /// Of the calling thread. Takes no lock of the interpreter's; modules are unknown where lines are.
@@ -20,10 +22,13 @@ DRYDOCK_API Birth current_birth() noexcept;
 
 /// What the program does, as its own events tell: backward() and optimizer steps. Forward passes have no mark of their
 /// own: they are where modules run and neither of the others does.
-enum class Phase : uint8_t { kOther = 0, kBackward = 1, kOptimizer = 2 };
+/// kExit: the interpreter ends; what is freed from here on was held to the end.
+enum class Phase : uint8_t { kOther = 0, kBackward = 1, kOptimizer = 2, kExit = 3 };
 DRYDOCK_API void phase_began(Phase phase) noexcept;
 /// `object` is the address of a torch.nn.Module, `name` its path in the model.
 DRYDOCK_API void module_named(uint64_t object, std::string_view name) noexcept;
+/// A process that records nothing else has no trace, and what it says of phases and modules begins none.
+DRYDOCK_API bool has_begun() noexcept;
 /// Objects that blocks were born under and that have no name yet.
 DRYDOCK_API uint32_t modules_without_name() noexcept;
 

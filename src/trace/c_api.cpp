@@ -5,6 +5,7 @@
 #include "base/export.h"
 #include "trace/allocator_records.h"
 #include "trace/block_birth.h"
+#include "trace/node_module.h"
 #include "trace/recorder.h"
 
 // What Drydock's Python package calls through ctypes. Texts are UTF-8 and end with a zero byte; null means empty.
@@ -44,13 +45,20 @@ DRYDOCK_API void drydock_trace_fraction_set(int32_t device, uint64_t allowed_byt
 
 /// `phase` is a trace::Phase.
 DRYDOCK_API void drydock_trace_phase(uint32_t phase) noexcept {
-  if (phase <= static_cast<uint32_t>(drydock::trace::Phase::kOptimizer))
+  if (phase <= static_cast<uint32_t>(drydock::trace::Phase::kExit))
     drydock::trace::phase_began(static_cast<drydock::trace::Phase>(phase));
+}
+
+/// Where autograd's nodes keep their sequence numbers and the threads that made them, in bytes from their beginning.
+DRYDOCK_API void drydock_trace_node_layout(uint32_t sequence_offset, uint32_t thread_offset) noexcept {
+  drydock::trace::node_layout_found(sequence_offset, thread_offset);
 }
 
 DRYDOCK_API void drydock_trace_name_module(uint64_t object, const char* name) noexcept {
   drydock::trace::module_named(object, text_of(name));
 }
+
+DRYDOCK_API bool drydock_trace_has_begun() noexcept { return drydock::trace::has_begun(); }
 
 DRYDOCK_API uint32_t drydock_trace_modules_without_name() noexcept { return drydock::trace::modules_without_name(); }
 

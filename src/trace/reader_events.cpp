@@ -130,7 +130,7 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       return true;
     case Kind::kPhase:
       record.phase = static_cast<Phase>(operand);
-      return operand <= static_cast<uint16_t>(Phase::kOptimizer);
+      return operand <= static_cast<uint16_t>(Phase::kExit);
     case Kind::kModuleNamed:
       record.module = low(words[0]);
       record.text = high(words[0]);

@@ -248,19 +248,21 @@ void workspace_given(int32_t device, uint64_t address, const WorkspaceUse& use) 
 
 void phase_began(Phase phase) noexcept {
   Writer& writer = Writer::instance();
-  if (!writer.is_recording()) return;
+  if (!writer.has_begun()) return;
   Writer::Append append(writer);
   append(Kind::kPhase, 0, static_cast<uint16_t>(phase));
 }
 
 void module_named(uint64_t object, std::string_view name) noexcept {
   Writer& writer = Writer::instance();
-  if (!writer.is_recording()) return;
+  if (!writer.has_begun()) return;
   const StringId text = writer.string_id(name);
   Writer::Append append(writer);
   if (const uint32_t module = append.name_module(object, text); module != 0)
     append(Kind::kModuleNamed, 0, 0, {pair_of(module, text)});
 }
+
+bool has_begun() noexcept { return Writer::instance().has_begun(); }
 
 uint32_t modules_without_name() noexcept {
   Writer::Append append(Writer::instance());

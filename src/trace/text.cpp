@@ -198,6 +198,7 @@ std::string_view name_of(Phase phase) noexcept {
     case Phase::kOther: return "other";
     case Phase::kBackward: return "backward";
     case Phase::kOptimizer: return "optimizer";
+    case Phase::kExit: return "exit";
   }
   return "unknown";
 }

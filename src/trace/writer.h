@@ -34,6 +34,8 @@ class Writer {
     const State state = state_.load(std::memory_order_acquire);
     return state == State::kUnopened ? open() : state;
   }
+  /// True if something was recorded: asking does not begin a trace.
+  bool has_begun() const noexcept { return state_.load(std::memory_order_acquire) == State::kRecording; }
   bool is_recording() noexcept { return state() == State::kRecording; }
 
   /// Ids of interned things; each takes the mutex only for what is new. 0 when memory ran out.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sqlite3
 from collections.abc import Callable
 
 import pytest
@@ -68,6 +69,39 @@ def test_kinds_are_what_torchs_own_objects_say_to_the_byte(run_program: Callable
         total = sum(row["bytes"] for row in moment["blocks"]) + sum(moment["rest"].values())
         assert total == moment["capacity_bytes"]
     assert run.ledger()["problems"] == []
+
+
+def test_blocks_of_a_backward_pass_belong_to_the_modules_that_made_its_nodes(run_program: Callable) -> None:
+    run = run_program(
+        """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(64, 64) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+net = Net().npu()
+for _ in range(2):
+    net(torch.randn(8192, 64).npu()).square().mean().backward()
+"""
+    )
+    rows = sqlite3.connect(run.folder / "ledger.sqlite").execute(
+        "SELECT moment, kind, module, name, bytes FROM account_holders WHERE phase = 'backward'"
+    )
+    held = list(rows)
+    print(held)
+    layers = {f"layers.{index}" for index in range(3)}
+    assert {module for moment, kind, module, _, _ in held if moment == "end" and kind == "gradients"} == layers
+    told = {module for moment, kind, module, _, _ in held if moment == "peak" and kind == "temporaries"}
+    assert told & (layers | {"Net"})
+    assert told <= layers | {"Net", ""}
 
 
 def test_holders_can_be_switched_off(run_program: Callable) -> None:

@@ -11,6 +11,30 @@ import pytest
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
+# Runs a program as it is, and prints what torch's own objects hold on the device at its end.
+WITNESS = """
+import gc, json, runpy, sys
+import torch
+
+kept = runpy.run_path(sys.argv[1], run_name="__main__")
+found = [thing for thing in gc.get_objects() if issubclass(type(thing), (torch.nn.Module, torch.optim.Optimizer))]
+modules = [thing for thing in found if isinstance(thing, torch.nn.Module)]
+parameters = {id(p): p for module in modules for p in module.parameters()}.values()
+optimizers = [thing for thing in found if isinstance(thing, torch.optim.Optimizer)]
+
+def bytes_of(tensors):
+    storages = [t.untyped_storage() for t in tensors if t is not None and t.device.type == "npu"]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+print(json.dumps({
+    "parameters": bytes_of(parameters),
+    "gradients": bytes_of(p.grad for p in parameters),
+    "optimizer state": bytes_of(
+        value for o in optimizers for state in o.state.values() for value in state.values() if torch.is_tensor(value)
+    ),
+}))
+"""
+
 
 @pytest.mark.parametrize(
     ("program", "steps"),
@@ -25,7 +49,7 @@ PROGRAMS = Path(__file__).parents[1] / "programs"
 def test_a_program_runs_its_ledger_balances_and_its_replay_is_equal(
     run_program: Callable, program: str, steps: int
 ) -> None:
-    run = run_program(PROGRAMS / f"{program}.py")
+    run = run_program(WITNESS, str(PROGRAMS / f"{program}.py"))
     assert run.exit_code == 0, run.stderr
     assert "done" in run.stdout
     ledger = run.ledger()
@@ -51,6 +75,18 @@ def test_a_program_runs_its_ledger_balances_and_its_replay_is_equal(
         assert device["is_equal"], device
         for count in ("blocks", "segment_calls", "out_of_memory"):
             assert device[f"{count}_equal"] == device[count], device
+    # What blocks are for, against torch's own objects; the parts of the device; what nothing tells.
+    said = json.loads(run.stdout.splitlines()[-1])
+    moments = {moment["moment"]: moment for moment in ledger["account"]}
+    kinds = {row["kind"]: row for row in moments["end"]["blocks"]}
+    assert {kind: kinds[kind]["requested_bytes"] for kind in said} == said
+    if steps > 0:
+        assert min(said["parameters"], said["optimizer state"]) > 0
+    for moment in moments.values():
+        assert sum(row["bytes"] for row in moment["blocks"]) + sum(moment["rest"].values()) == moment["capacity_bytes"]
+    unexplained = {row["kind"]: row["bytes"] for row in moments["peak"]["blocks"]}["unexplained"]
+    assert unexplained <= 0.005 * memory["peak_allocated_bytes"]
+    assert ledger["problems"] == []
 
 
 def test_peak_is_what_torch_npu_counts(run_program: Callable) -> None:
