@@ -201,7 +201,7 @@ class Holders:
                 _label(_STATE, value, known.name if known is not None else 0)
 
 
-def _node_layout(roots: Any) -> tuple[int, int] | None:
+def _node_layout(roots: Any) -> tuple[int, int, bool] | None:
     """Where autograd's nodes keep their sequence numbers and threads: the only words that agree for all."""
     import torch
 
@@ -210,19 +210,26 @@ def _node_layout(roots: Any) -> tuple[int, int] | None:
     this_thread.restype = ctypes.c_uint64
     thread = this_thread()
     numbers: dict[int, tuple[int, ...]] = {}
+    sizes = set()
     todo = [root.grad_fn for root in roots if root.grad_fn is not None]
     for node in todo:  # grows
         todo += [further for further, _ in node.next_functions if further is not None][: 64 - len(todo)]
-        # A node of torch's own: a Python object that holds nothing but a shared pointer to it.
-        if type(node).__basicsize__ == object.__basicsize__ + 16:
+        # A node of torch's own: a Python object that holds nothing but a pointer to it, of one word or, where somebody
+        # else counts its owners, two. Nodes of gradients have no number.
+        size = type(node).__basicsize__ - object.__basicsize__
+        if size in (8, 16) and type(node).__name__ != "AccumulateGrad":
+            sizes.add(size)
             address = ctypes.c_uint64.from_address(id(node) + object.__basicsize__).value
             numbers[node._sequence_nr()] = tuple((ctypes.c_uint64 * 12).from_address(address))
-    if len(numbers) < 3:
+    if len(numbers) < 3 or len(sizes) != 1:
         return None
-    sequences = [at for at in range(3, 9) if all(words[at] == number for number, words in numbers.items())]
+    counts_itself = sizes == {8}
+    if counts_itself and not all(0 < words[1] & 0xFFFFFFFF < 1000 for words in numbers.values()):
+        return None
+    sequences = [at for at in range(2, 9) if all(words[at] == number for number, words in numbers.items())]
     if len(sequences) != 1 or any(words[sequences[0] + 3] != thread for words in numbers.values()):
         return None
-    return sequences[0] * 8, sequences[0] * 8 + 24
+    return sequences[0] * 8, sequences[0] * 8 + 24, counts_itself
 
 
 def _place(tensor: Any) -> int:

@@ -22,7 +22,7 @@ def _library() -> ctypes.CDLL:
         ("drydock_trace_cache_emptied", []),
         ("drydock_trace_fraction_set", [ctypes.c_int32, ctypes.c_uint64]),
         ("drydock_trace_phase", [ctypes.c_uint32]),
-        ("drydock_trace_node_layout", [ctypes.c_uint32, ctypes.c_uint32]),
+        ("drydock_trace_node_layout", [ctypes.c_uint32, ctypes.c_uint32, ctypes.c_bool]),
         ("drydock_trace_name_module", [ctypes.c_uint64, ctypes.c_char_p]),
         ("drydock_trace_label", [ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]),
         ("drydock_trace_close", []),
@@ -91,9 +91,9 @@ def has_begun() -> bool:
     return begun
 
 
-def node_layout(sequence_offset: int, thread_offset: int) -> None:
-    """Where autograd's nodes keep their numbers and those of the threads that made them."""
-    _library().drydock_trace_node_layout(sequence_offset, thread_offset)
+def node_layout(sequence_offset: int, thread_offset: int, counts_itself: bool) -> None:
+    """Where autograd's nodes keep their numbers and those of the threads that made them; who counts their owners."""
+    _library().drydock_trace_node_layout(sequence_offset, thread_offset, counts_itself)
 
 
 def name_module(identity: int, path: str) -> None:

@@ -49,9 +49,11 @@ DRYDOCK_API void drydock_trace_phase(uint32_t phase) noexcept {
     drydock::trace::phase_began(static_cast<drydock::trace::Phase>(phase));
 }
 
-/// Where autograd's nodes keep their sequence numbers and the threads that made them, in bytes from their beginning.
-DRYDOCK_API void drydock_trace_node_layout(uint32_t sequence_offset, uint32_t thread_offset) noexcept {
-  drydock::trace::node_layout_found(sequence_offset, thread_offset);
+/// Where autograd's nodes keep their sequence numbers and the threads that made them, in bytes from their beginning,
+/// and whether they count their owners themselves.
+DRYDOCK_API void drydock_trace_node_layout(uint32_t sequence_offset, uint32_t thread_offset,
+                                           bool counts_itself) noexcept {
+  drydock::trace::node_layout_found(sequence_offset, thread_offset, counts_itself);
 }
 
 DRYDOCK_API void drydock_trace_name_module(uint64_t object, const char* name) noexcept {

@@ -21,10 +21,28 @@ struct NodeRange {
   uint64_t module = 0;
 };
 
+// What torch::autograd::get_current_node returns: up to 2.12 a std::shared_ptr, then a pointer to a node that counts
+// its owners itself, in the lower half of the word at kCountOffset. The engine owns the node while it runs it, so that
+// this one owner more is never the first beside Python's, nor the last, at which more than counting would be due.
+constexpr uint64_t kCountOffset = 8;
+struct CountedNode {
+  CountedNode() = delete;
+  CountedNode(const CountedNode&) = delete;
+  CountedNode& operator=(const CountedNode&) = delete;
+  ~CountedNode() {
+    if (node == nullptr) return;
+    std::atomic_ref<uint64_t> count(*reinterpret_cast<uint64_t*>(static_cast<char*>(node) + kCountOffset));
+    constexpr uint32_t kEngineAndThis = 3;
+    if (static_cast<uint32_t>(count.load(std::memory_order_relaxed)) >= kEngineAndThis)
+      count.fetch_sub(1, std::memory_order_acq_rel);
+  }
+  void* node;
+};
+
 struct Autograd {
-  uint64_t (*next_number)() = nullptr;                // at::sequence_number::peek
-  uint64_t (*this_thread)() = nullptr;                // at::RecordFunction::currentThreadId
-  std::shared_ptr<void> (*running_node)() = nullptr;  // torch::autograd::get_current_node
+  uint64_t (*next_number)() = nullptr;  // at::sequence_number::peek
+  uint64_t (*this_thread)() = nullptr;  // at::RecordFunction::currentThreadId
+  void* running_node = nullptr;         // torch::autograd::get_current_node
 };
 
 template <class Function>
@@ -47,7 +65,8 @@ const Autograd* autograd() noexcept {
   return found.running_node == nullptr ? nullptr : &found;
 }
 
-std::atomic<uint64_t> node_layout{0};  // offset of the number | offset of the thread << 32
+constexpr uint64_t kCountsItself = uint64_t{1} << 63;
+std::atomic<uint64_t> node_layout{0};  // offset of the number | offset of the thread << 32 | kCountsItself
 constinit std::mutex ranges_mutex;
 std::unordered_map<uint64_t, std::deque<NodeRange>>& ranges() {
   static auto& by_thread = *new std::unordered_map<uint64_t, std::deque<NodeRange>>;
@@ -62,8 +81,11 @@ uint64_t word_at(const void* node, uint64_t offset) noexcept {
 
 }  // namespace
 
-void node_layout_found(uint32_t sequence_offset, uint32_t thread_offset) noexcept {
-  node_layout.store(sequence_offset | uint64_t{thread_offset} << 32, std::memory_order_relaxed);
+void node_layout_found(uint32_t sequence_offset, uint32_t thread_offset, bool counts_itself) noexcept {
+  constexpr uint32_t kMostBytes = 1024;
+  if (sequence_offset > kMostBytes || thread_offset > kMostBytes) return;
+  node_layout.store(sequence_offset | uint64_t{thread_offset} << 32 | (counts_itself ? kCountsItself : 0),
+                    std::memory_order_relaxed);
 }
 
 void module_made_nodes(uint64_t module) noexcept {
@@ -94,12 +116,22 @@ bool module_of_running_node(uint64_t& module) noexcept {
   module = 0;
   const uint64_t layout = node_layout.load(std::memory_order_relaxed);
   const Autograd* functions = autograd();
-  if (functions == nullptr) return false;
-  const std::shared_ptr<void> node = functions->running_node();
-  if (node == nullptr) return false;
-  if (layout == 0) return true;
-  const uint64_t number = word_at(node.get(), layout & 0xffffffff);
-  const uint64_t thread = word_at(node.get(), layout >> 32);
+  if (layout == 0 || functions == nullptr) return false;
+  uint64_t number = 0;
+  uint64_t thread = 0;
+  const auto read = [&](const void* node) {
+    if (node == nullptr) return false;
+    number = word_at(node, layout & 0xffffffff);
+    thread = word_at(node, (layout & ~kCountsItself) >> 32);
+    return true;
+  };
+  if ((layout & kCountsItself) != 0) {
+    const CountedNode counted = reinterpret_cast<CountedNode (*)()>(functions->running_node)();  // NOLINT
+    if (!read(counted.node)) return false;
+  } else {
+    const auto shared = reinterpret_cast<std::shared_ptr<void> (*)()>(functions->running_node)();  // NOLINT
+    if (!read(shared.get())) return false;
+  }
   const std::unique_lock lock(ranges_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return true;
   const auto found = ranges().find(thread);

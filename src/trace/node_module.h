@@ -8,9 +8,10 @@
 
 namespace drydock::trace {
 
-/// Bytes from a node's beginning to its number and to the number of the thread that made it. Python compares them with
-/// what torch says of living nodes. Until then nothing is known of nodes.
-void node_layout_found(uint32_t sequence_offset, uint32_t thread_offset) noexcept;
+/// Bytes from a node's beginning to its number and to the number of the thread that made it, and whether nodes count
+/// their owners themselves. Python compares them with what torch says of living nodes. Until then nothing is known of
+/// nodes.
+void node_layout_found(uint32_t sequence_offset, uint32_t thread_offset, bool counts_itself) noexcept;
 
 /// The calling thread asks for memory in the forward of `module` (0: of none).
 void module_made_nodes(uint64_t module) noexcept;
