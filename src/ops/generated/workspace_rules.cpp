@@ -54,86 +54,102 @@ int64_t size_6(const WorkspaceCall& call) {
       call.size(1))) && (call.inner(1) <= int64_t{65535})) ? int64_t{0} : saturating_product(saturating_product(call.up(call.outer(1), int64_t{16}), call.up(call.inner(1), call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1})))), call.size(1)))), (((saturating_product(call.divide(saturating_product(call.inner(2), call.size(2)), int64_t{256}), int64_t{256}) == saturating_product(call.inner(2), call.size(2))) && (call.inner(2) <= int64_t{65535})) ? int64_t{0} : saturating_product(saturating_product(call.up(call.outer(2), int64_t{16}), call.up(call.inner(2), call.divide(int64_t{32}, std::max<int64_t>(call.size(2), int64_t{1})))), call.size(2)))), saturating_product(saturating_product(call.dim(1, -2), call.up(call.dim(2, -1), int64_t{64})), int64_t{4})));
 }
 
-int64_t size_7(const WorkspaceCall& call) {
-  return call.up(call.bytes(0), int64_t{512});
+bool holds_7(const WorkspaceCall& call) {
+  return (call.number(4) == int64_t{0});
 }
 
 int64_t size_8(const WorkspaceCall& call) {
-  return call.cast(0, 3);
+  const int64_t of_e = call.divide(int64_t{256}, std::max<int64_t>(call.size(0), int64_t{1}));
+  const int64_t of_k = call.dim(0, 1);
+  const int64_t of_m = call.dim(7, -1);
+  const int64_t of_gathered = ((call.n(8) == int64_t{0}) ? saturating_product(call.divide(call.dim(7, 0),
+      std::max<int64_t>(call.dim(0, 0), int64_t{1})), call.up(saturating_product(saturating_product(call.dim(0, 0),
+      of_k), call.size(0)), int64_t{512})) : int64_t{0});
+  return saturating_sum(saturating_sum(saturating_product(saturating_product(call.up(of_k, of_e), call.up(of_m,
+      of_e)), call.size(0)), of_gathered), (call.given(2) ? saturating_product(call.up(of_m, int64_t{256}),
+      int64_t{4}) : int64_t{0}));
 }
 
-bool holds_9(const WorkspaceCall& call) {
-  return (call.rank(0) == int64_t{4});
+int64_t size_9(const WorkspaceCall& call) {
+  return call.up(call.bytes(0), int64_t{512});
 }
 
 int64_t size_10(const WorkspaceCall& call) {
-  return saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(8, 0), call.ceil(call.dim(8, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(8), int64_t{1})))), call.dim(8, 2)), call.dim(8, 3)), int64_t{32})));
+  return call.cast(0, 3);
 }
 
 bool holds_11(const WorkspaceCall& call) {
-  return (call.rank(1) == int64_t{4});
+  return (call.rank(0) == int64_t{4});
 }
 
 int64_t size_12(const WorkspaceCall& call) {
+  return saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(8, 0), call.ceil(call.dim(8, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(8), int64_t{1})))), call.dim(8, 2)), call.dim(8, 3)), int64_t{32})));
+}
+
+bool holds_13(const WorkspaceCall& call) {
+  return (call.rank(1) == int64_t{4});
+}
+
+int64_t size_14(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(1, 0), call.ceil(call.dim(1, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1})))), call.dim(1, 2)), call.dim(1, 3)), int64_t{32}))), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(9, 0), call.ceil(call.dim(9, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(9), int64_t{1})))), call.dim(9, 2)), call.dim(9, 3)), int64_t{32})));
 }
 
-int64_t size_13(const WorkspaceCall& call) {
+int64_t size_15(const WorkspaceCall& call) {
   return call.align(saturating_sum(saturating_sum(int64_t{20971520}, call.bytes(0)), call.bytes(1)));
 }
 
-bool holds_14(const WorkspaceCall& call) {
+bool holds_16(const WorkspaceCall& call) {
   return ((call.number(5) == int64_t{1}) && (call.dim(0, 1) >= int64_t{64}));
 }
 
-int64_t size_15(const WorkspaceCall& call) {
+int64_t size_17(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(call.align(int64_t{16777216}), call.align(saturating_product(call.bytes(0),
       int64_t{2}))), call.align(saturating_product(call.bytes(8), int64_t{2})));
 }
 
-bool holds_16(const WorkspaceCall& call) {
+bool holds_18(const WorkspaceCall& call) {
   return (call.number(5) == int64_t{1});
 }
 
-int64_t size_17(const WorkspaceCall& call) {
+int64_t size_19(const WorkspaceCall& call) {
   return saturating_product(int64_t{2}, call.align(saturating_product(call.dim(0, 1), int64_t{4})));
 }
 
-int64_t size_18(const WorkspaceCall& call) {
+int64_t size_20(const WorkspaceCall& call) {
   return (call.is(2, 0x1) ? int64_t{0} : saturating_product(int64_t{3}, call.align(saturating_product(call.dim(1, 1),
       int64_t{4}))));
 }
 
-int64_t size_19(const WorkspaceCall& call) {
+int64_t size_21(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(call.align(int64_t{16777216}), call.align(saturating_product(call.bytes(1),
       int64_t{2}))), call.align(saturating_product(call.bytes(10), int64_t{2})));
 }
 
-bool holds_20(const WorkspaceCall& call) {
+bool holds_22(const WorkspaceCall& call) {
   return (call.length(0) > int64_t{32});
 }
 
-int64_t size_21(const WorkspaceCall& call) {
+int64_t size_23(const WorkspaceCall& call) {
   return call.align(call.bytes(2));
 }
 
-int64_t size_22(const WorkspaceCall& call) {
+int64_t size_24(const WorkspaceCall& call) {
   return call.align(int64_t{16777216});
 }
 
-int64_t size_23(const WorkspaceCall& call) {
+int64_t size_25(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.ceil(call.dim(1, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1}))), call.dim(1, 2)), call.dim(1, 3)), call.up(call.dim(1, 0), int64_t{16})), int64_t{32}))), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(9, 0), call.ceil(call.dim(9, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(9), int64_t{1})))), call.dim(9, 2)), call.dim(9, 3)), int64_t{32})));
 }
 
-bool holds_24(const WorkspaceCall& call) {
+bool holds_26(const WorkspaceCall& call) {
   return (call.rank(0) == int64_t{5});
 }
 
-bool holds_25(const WorkspaceCall& call) {
+bool holds_27(const WorkspaceCall& call) {
   return (((call.rank(1) == int64_t{4}) && call.given(12)) && call.given(13));
 }
 
-int64_t size_26(const WorkspaceCall& call) {
+int64_t size_28(const WorkspaceCall& call) {
   const int64_t of_c = call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1}));
   const int64_t of_g = call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), of_c)), call.dim(0, 2)), call.dim(0, 3)), int64_t{32}));
   const int64_t of_x = call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(1, 0), call.ceil(call.dim(1, 1), of_c)), call.dim(1, 2)), call.dim(1, 3)), int64_t{32}));
@@ -142,11 +158,11 @@ int64_t size_26(const WorkspaceCall& call) {
       call.size(2)))), std::max<int64_t>(of_x, call.align(saturating_product(of_w, int64_t{4}))));
 }
 
-bool holds_27(const WorkspaceCall& call) {
+bool holds_29(const WorkspaceCall& call) {
   return ((call.rank(1) == int64_t{4}) && call.given(13));
 }
 
-int64_t size_28(const WorkspaceCall& call) {
+int64_t size_30(const WorkspaceCall& call) {
   const int64_t of_c = call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1}));
   const int64_t of_g = call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), of_c)), call.dim(0, 2)), call.dim(0, 3)), int64_t{32}));
   const int64_t of_x = call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(1, 0), call.ceil(call.dim(1, 1), of_c)), call.dim(1, 2)), call.dim(1, 3)), int64_t{32}));
@@ -155,7 +171,7 @@ int64_t size_28(const WorkspaceCall& call) {
       call.size(2))), call.align(saturating_product(of_w, int64_t{4}))));
 }
 
-int64_t size_29(const WorkspaceCall& call) {
+int64_t size_31(const WorkspaceCall& call) {
   const int64_t of_c = call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1}));
   const int64_t of_g = call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), of_c)), call.dim(0, 2)), call.dim(0, 3)), int64_t{32}));
   const int64_t of_x = call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(1, 0), call.ceil(call.dim(1, 1), of_c)), call.dim(1, 2)), call.dim(1, 3)), int64_t{32}));
@@ -164,51 +180,51 @@ int64_t size_29(const WorkspaceCall& call) {
       call.size(2))))), of_x);
 }
 
-bool holds_30(const WorkspaceCall& call) {
+bool holds_32(const WorkspaceCall& call) {
   return (call.rank(1) == int64_t{5});
 }
 
-int64_t size_31(const WorkspaceCall& call) {
+int64_t size_33(const WorkspaceCall& call) {
   return call.up(saturating_product(call.aiv(), int64_t{4}), int64_t{32});
 }
 
-int64_t size_32(const WorkspaceCall& call) {
+int64_t size_34(const WorkspaceCall& call) {
   return call.cast(0, 2);
 }
 
-int64_t size_33(const WorkspaceCall& call) {
+int64_t size_35(const WorkspaceCall& call) {
   return (call.is(1, 0x200) ? call.align(saturating_product(int64_t{4}, call.n(1))) : int64_t{0});
 }
 
-int64_t size_34(const WorkspaceCall& call) {
+int64_t size_36(const WorkspaceCall& call) {
   return ((((call.dim(0, -1) <= int64_t{512}) && (call.number(2) <= int64_t{16777216})) && call.is(0,
       0x8000002)) ? saturating_product(saturating_product(call.number(2), call.dim(0, -1)),
       int64_t{4}) : saturating_sum(saturating_product(call.up(saturating_product(saturating_product(call.dim(0, -1),
       call.aiv()), int64_t{2}), int64_t{8}), int64_t{4}), saturating_product(call.aiv(), int64_t{8})));
 }
 
-int64_t size_35(const WorkspaceCall& call) {
+int64_t size_37(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(call.align(saturating_product(int64_t{4}, call.n(1))),
       call.align(saturating_product(int64_t{8}, call.n(1)))), ((!call.is(0,
       0x1) && (((saturating_product(saturating_sum(call.n(0), call.n(5)),
       int64_t{2}) < int64_t{100000000}) || (call.n(1) < int64_t{512})) || (call.number(4) == int64_t{1}))) ? saturating_sum(call.align(saturating_product(int64_t{4}, call.n(0))), call.align(saturating_product(int64_t{4}, call.n(5)))) : int64_t{0}));
 }
 
-int64_t size_36(const WorkspaceCall& call) {
+int64_t size_38(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(call.align(saturating_sum(int64_t{16777216},
       saturating_product(call.n(5), int64_t{4}))), call.align(saturating_product(int64_t{12}, call.n(1)))),
       call.align(saturating_product(int64_t{4}, call.n(0)))), call.align(saturating_product(int64_t{4}, call.n(5))));
 }
 
-bool holds_37(const WorkspaceCall& call) {
+bool holds_39(const WorkspaceCall& call) {
   return ((call.n(0) == int64_t{0}) || (call.n(1) == int64_t{0}));
 }
 
-bool holds_38(const WorkspaceCall& call) {
+bool holds_40(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 13, call.number(12)) > int64_t{1024});
 }
 
-int64_t size_39(const WorkspaceCall& call) {
+int64_t size_41(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 13, call.number(12));
   const int64_t of_sq = call.axis(0, 'S', 13, call.number(12));
   const int64_t of_sk = call.axis(1, 'S', 13, call.number(12));
@@ -227,17 +243,17 @@ int64_t size_39(const WorkspaceCall& call) {
       call.axis(1, 'S', 13, call.number(12))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_40(const WorkspaceCall& call) {
+int64_t size_42(const WorkspaceCall& call) {
   return ((saturating_product(call.divide(call.axis(0, 'D', 13, call.number(12)), int64_t{16}),
       int64_t{16}) == call.axis(0, 'D', 13,
       call.number(12))) ? int64_t{0} : saturating_sum(saturating_sum(call.align(saturating_product(saturating_product(call.divide(call.n(0), std::max<int64_t>(call.axis(0, 'D', 13, call.number(12)), int64_t{1})), call.up(call.axis(0, 'D', 13, call.number(12)), int64_t{16})), call.size(0))), call.align(saturating_product(saturating_product(call.divide(call.n(1), std::max<int64_t>(call.axis(0, 'D', 13, call.number(12)), int64_t{1})), call.up(call.axis(0, 'D', 13, call.number(12)), int64_t{16})), call.size(0)))), call.align(saturating_product(saturating_product(call.divide(call.n(2), std::max<int64_t>(call.axis(0, 'D', 13, call.number(12)), int64_t{1})), call.up(call.axis(0, 'D', 13, call.number(12)), int64_t{16})), call.size(0)))));
 }
 
-bool holds_41(const WorkspaceCall& call) {
+bool holds_43(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 13, call.number(12)) > int64_t{128});
 }
 
-int64_t size_42(const WorkspaceCall& call) {
+int64_t size_44(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 13, call.number(12));
   const int64_t of_sq = call.axis(0, 'S', 13, call.number(12));
   const int64_t of_sk = call.axis(1, 'S', 13, call.number(12));
@@ -259,7 +275,7 @@ int64_t size_42(const WorkspaceCall& call) {
       'S', 13, call.number(12))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_43(const WorkspaceCall& call) {
+int64_t size_45(const WorkspaceCall& call) {
   const int64_t of_sq = call.axis(0, 'S', 13, call.number(12));
   const int64_t of_sk = call.axis(1, 'S', 13, call.number(12));
   const int64_t of_d = call.axis(0, 'D', 13, call.number(12));
@@ -268,11 +284,11 @@ int64_t size_43(const WorkspaceCall& call) {
       saturating_sum(call.up(saturating_product(saturating_product(saturating_product(saturating_product(call.number(12), of_sq), call.up(of_sk, int64_t{16})), int64_t{2}), call.size(0)), int64_t{512}), call.up(saturating_product(saturating_product(saturating_product(call.number(12), of_sq), call.up(of_d, int64_t{16})), int64_t{4}), int64_t{512}))), (call.given(4) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 13, call.number(12)), call.axis(0, 'N', 13, call.number(12))), call.axis(0, 'S', 13, call.number(12))), call.axis(1, 'S', 13, call.number(12))), int64_t{512}) : int64_t{0}));
 }
 
-bool holds_44(const WorkspaceCall& call) {
+bool holds_46(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 18, call.number(17)) < int64_t{1024});
 }
 
-int64_t size_45(const WorkspaceCall& call) {
+int64_t size_47(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 18, call.number(17));
   const int64_t of_s1 = call.axis(0, 'S', 18, call.number(17));
   const int64_t of_s2 = call.axis(1, 'S', 18, call.number(17));
@@ -300,15 +316,15 @@ int64_t size_45(const WorkspaceCall& call) {
       call.number(17))), int64_t{512}) : int64_t{0}));
 }
 
-bool holds_46(const WorkspaceCall& call) {
+bool holds_48(const WorkspaceCall& call) {
   return !call.is(0, 0x1);
 }
 
-int64_t size_47(const WorkspaceCall& call) {
+int64_t size_49(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)), int64_t{512}), call.up(saturating_product(int64_t{4}, call.n(1)), int64_t{512})), call.up(saturating_product(int64_t{4}, call.n(2)), int64_t{512})), call.up(saturating_product(saturating_product(saturating_product(int64_t{32}, call.axis(0, 'B', 18, call.number(17))), call.number(17)), call.axis(0, 'S', 18, call.number(17))), int64_t{512})), saturating_product(call.aiv(), int64_t{2097152})), (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 18, call.number(17)), call.number(17)), call.axis(0, 'S', 18, call.number(17))), call.axis(1, 'S', 18, call.number(17))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_48(const WorkspaceCall& call) {
+int64_t size_50(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_product(int64_t{4}, saturating_sum(saturating_sum(call.n(0),
       call.n(1)), call.n(2))), saturating_product(saturating_product(saturating_product(call.aiv(), ((call.axis(0,
       'D', 18, call.number(17)) == int64_t{64}) ? int64_t{16} : int64_t{8})), int64_t{8192}),
@@ -318,11 +334,11 @@ int64_t size_48(const WorkspaceCall& call) {
       call.number(17))), int64_t{512}) : int64_t{0}));
 }
 
-bool holds_49(const WorkspaceCall& call) {
+bool holds_51(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 20, call.number(19)) < int64_t{1024});
 }
 
-int64_t size_50(const WorkspaceCall& call) {
+int64_t size_52(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 20, call.number(19));
   const int64_t of_s1 = call.axis(0, 'S', 20, call.number(19));
   const int64_t of_s2 = call.axis(1, 'S', 20, call.number(19));
@@ -350,11 +366,11 @@ int64_t size_50(const WorkspaceCall& call) {
       call.number(19))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_51(const WorkspaceCall& call) {
+int64_t size_53(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)), int64_t{512}), call.up(saturating_product(int64_t{4}, call.n(1)), int64_t{512})), call.up(saturating_product(int64_t{4}, call.n(2)), int64_t{512})), call.up(saturating_product(saturating_product(saturating_product(int64_t{32}, call.axis(0, 'B', 20, call.number(19))), call.number(19)), call.axis(0, 'S', 20, call.number(19))), int64_t{512})), saturating_product(call.aiv(), int64_t{2097152})), (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 20, call.number(19)), call.number(19)), call.axis(0, 'S', 20, call.number(19))), call.axis(1, 'S', 20, call.number(19))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_52(const WorkspaceCall& call) {
+int64_t size_54(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_product(int64_t{4}, saturating_sum(saturating_sum(call.n(0),
       call.n(1)), call.n(2))), saturating_product(saturating_product(saturating_product(call.aiv(), ((call.axis(0,
       'D', 20, call.number(19)) == int64_t{64}) ? int64_t{16} : int64_t{8})), int64_t{8192}),
@@ -364,11 +380,11 @@ int64_t size_52(const WorkspaceCall& call) {
       call.number(19))), int64_t{512}) : int64_t{0}));
 }
 
-bool holds_53(const WorkspaceCall& call) {
+bool holds_55(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 21, call.number(20)) < int64_t{1024});
 }
 
-int64_t size_54(const WorkspaceCall& call) {
+int64_t size_56(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 21, call.number(20));
   const int64_t of_s1 = call.axis(0, 'S', 21, call.number(20));
   const int64_t of_s2 = call.axis(1, 'S', 21, call.number(20));
@@ -396,11 +412,11 @@ int64_t size_54(const WorkspaceCall& call) {
       call.number(20))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_55(const WorkspaceCall& call) {
+int64_t size_57(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)), int64_t{512}), call.up(saturating_product(int64_t{4}, call.n(1)), int64_t{512})), call.up(saturating_product(int64_t{4}, call.n(2)), int64_t{512})), call.up(saturating_product(saturating_product(saturating_product(int64_t{32}, call.axis(0, 'B', 21, call.number(20))), call.number(20)), call.axis(0, 'S', 21, call.number(20))), int64_t{512})), saturating_product(call.aiv(), int64_t{2097152})), (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 21, call.number(20)), call.number(20)), call.axis(0, 'S', 21, call.number(20))), call.axis(1, 'S', 21, call.number(20))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_56(const WorkspaceCall& call) {
+int64_t size_58(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_product(int64_t{4}, saturating_sum(saturating_sum(call.n(0),
       call.n(1)), call.n(2))), saturating_product(saturating_product(saturating_product(call.aiv(), ((call.axis(0,
       'D', 21, call.number(20)) == int64_t{64}) ? int64_t{16} : int64_t{8})), int64_t{8192}),
@@ -410,11 +426,11 @@ int64_t size_56(const WorkspaceCall& call) {
       call.number(20))), int64_t{512}) : int64_t{0}));
 }
 
-bool holds_57(const WorkspaceCall& call) {
+bool holds_59(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 30, call.number(29)) < int64_t{1024});
 }
 
-int64_t size_58(const WorkspaceCall& call) {
+int64_t size_60(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 30, call.number(29));
   const int64_t of_s1 = call.axis(0, 'S', 30, call.number(29));
   const int64_t of_s2 = call.axis(1, 'S', 30, call.number(29));
@@ -442,11 +458,11 @@ int64_t size_58(const WorkspaceCall& call) {
       call.number(29))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_59(const WorkspaceCall& call) {
+int64_t size_61(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(saturating_sum(saturating_sum(call.up(saturating_product(int64_t{4}, call.n(0)), int64_t{512}), call.up(saturating_product(int64_t{4}, call.n(1)), int64_t{512})), call.up(saturating_product(int64_t{4}, call.n(2)), int64_t{512})), call.up(saturating_product(saturating_product(saturating_product(int64_t{32}, call.axis(0, 'B', 30, call.number(29))), call.number(29)), call.axis(0, 'S', 30, call.number(29))), int64_t{512})), saturating_product(call.aiv(), int64_t{2097152})), (call.given(5) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 30, call.number(29)), call.number(29)), call.axis(0, 'S', 30, call.number(29))), call.axis(1, 'S', 30, call.number(29))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_60(const WorkspaceCall& call) {
+int64_t size_62(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_product(int64_t{4}, saturating_sum(saturating_sum(call.n(0),
       call.n(1)), call.n(2))), saturating_product(saturating_product(saturating_product(call.aiv(), ((call.axis(0,
       'D', 30, call.number(29)) == int64_t{64}) ? int64_t{16} : int64_t{8})), int64_t{8192}),
@@ -456,11 +472,11 @@ int64_t size_60(const WorkspaceCall& call) {
       call.number(29))), int64_t{512}) : int64_t{0}));
 }
 
-bool holds_61(const WorkspaceCall& call) {
+bool holds_63(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 15, call.number(14)) > int64_t{1024});
 }
 
-int64_t size_62(const WorkspaceCall& call) {
+int64_t size_64(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 15, call.number(14));
   const int64_t of_sq = call.axis(0, 'S', 15, call.number(14));
   const int64_t of_sk = call.axis(1, 'S', 15, call.number(14));
@@ -479,17 +495,17 @@ int64_t size_62(const WorkspaceCall& call) {
       call.axis(1, 'S', 15, call.number(14))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_63(const WorkspaceCall& call) {
+int64_t size_65(const WorkspaceCall& call) {
   return ((saturating_product(call.divide(call.axis(0, 'D', 15, call.number(14)), int64_t{16}),
       int64_t{16}) == call.axis(0, 'D', 15,
       call.number(14))) ? int64_t{0} : saturating_sum(saturating_sum(call.align(saturating_product(saturating_product(call.divide(call.n(0), std::max<int64_t>(call.axis(0, 'D', 15, call.number(14)), int64_t{1})), call.up(call.axis(0, 'D', 15, call.number(14)), int64_t{16})), call.size(0))), call.align(saturating_product(saturating_product(call.divide(call.n(1), std::max<int64_t>(call.axis(0, 'D', 15, call.number(14)), int64_t{1})), call.up(call.axis(0, 'D', 15, call.number(14)), int64_t{16})), call.size(0)))), call.align(saturating_product(saturating_product(call.divide(call.n(2), std::max<int64_t>(call.axis(0, 'D', 15, call.number(14)), int64_t{1})), call.up(call.axis(0, 'D', 15, call.number(14)), int64_t{16})), call.size(0)))));
 }
 
-bool holds_64(const WorkspaceCall& call) {
+bool holds_66(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 15, call.number(14)) > int64_t{128});
 }
 
-int64_t size_65(const WorkspaceCall& call) {
+int64_t size_67(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 15, call.number(14));
   const int64_t of_sq = call.axis(0, 'S', 15, call.number(14));
   const int64_t of_sk = call.axis(1, 'S', 15, call.number(14));
@@ -511,7 +527,7 @@ int64_t size_65(const WorkspaceCall& call) {
       'S', 15, call.number(14))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_66(const WorkspaceCall& call) {
+int64_t size_68(const WorkspaceCall& call) {
   const int64_t of_sq = call.axis(0, 'S', 15, call.number(14));
   const int64_t of_sk = call.axis(1, 'S', 15, call.number(14));
   const int64_t of_d = call.axis(0, 'D', 15, call.number(14));
@@ -520,11 +536,11 @@ int64_t size_66(const WorkspaceCall& call) {
       saturating_sum(call.up(saturating_product(saturating_product(saturating_product(saturating_product(call.number(14), of_sq), call.up(of_sk, int64_t{16})), int64_t{2}), call.size(0)), int64_t{512}), call.up(saturating_product(saturating_product(saturating_product(call.number(14), of_sq), call.up(of_d, int64_t{16})), int64_t{4}), int64_t{512}))), (call.given(4) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 15, call.number(14)), call.axis(0, 'N', 15, call.number(14))), call.axis(0, 'S', 15, call.number(14))), call.axis(1, 'S', 15, call.number(14))), int64_t{512}) : int64_t{0}));
 }
 
-bool holds_67(const WorkspaceCall& call) {
+bool holds_69(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 16, call.number(15)) > int64_t{1024});
 }
 
-int64_t size_68(const WorkspaceCall& call) {
+int64_t size_70(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 16, call.number(15));
   const int64_t of_sq = call.axis(0, 'S', 16, call.number(15));
   const int64_t of_sk = call.axis(1, 'S', 16, call.number(15));
@@ -543,17 +559,17 @@ int64_t size_68(const WorkspaceCall& call) {
       call.axis(1, 'S', 16, call.number(15))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_69(const WorkspaceCall& call) {
+int64_t size_71(const WorkspaceCall& call) {
   return ((saturating_product(call.divide(call.axis(0, 'D', 16, call.number(15)), int64_t{16}),
       int64_t{16}) == call.axis(0, 'D', 16,
       call.number(15))) ? int64_t{0} : saturating_sum(saturating_sum(call.align(saturating_product(saturating_product(call.divide(call.n(0), std::max<int64_t>(call.axis(0, 'D', 16, call.number(15)), int64_t{1})), call.up(call.axis(0, 'D', 16, call.number(15)), int64_t{16})), call.size(0))), call.align(saturating_product(saturating_product(call.divide(call.n(1), std::max<int64_t>(call.axis(0, 'D', 16, call.number(15)), int64_t{1})), call.up(call.axis(0, 'D', 16, call.number(15)), int64_t{16})), call.size(0)))), call.align(saturating_product(saturating_product(call.divide(call.n(2), std::max<int64_t>(call.axis(0, 'D', 16, call.number(15)), int64_t{1})), call.up(call.axis(0, 'D', 16, call.number(15)), int64_t{16})), call.size(0)))));
 }
 
-bool holds_70(const WorkspaceCall& call) {
+bool holds_72(const WorkspaceCall& call) {
   return (call.axis(1, 'S', 16, call.number(15)) > int64_t{128});
 }
 
-int64_t size_71(const WorkspaceCall& call) {
+int64_t size_73(const WorkspaceCall& call) {
   const int64_t of_b = call.axis(0, 'B', 16, call.number(15));
   const int64_t of_sq = call.axis(0, 'S', 16, call.number(15));
   const int64_t of_sk = call.axis(1, 'S', 16, call.number(15));
@@ -575,7 +591,7 @@ int64_t size_71(const WorkspaceCall& call) {
       'S', 16, call.number(15))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_72(const WorkspaceCall& call) {
+int64_t size_74(const WorkspaceCall& call) {
   const int64_t of_sq = call.axis(0, 'S', 16, call.number(15));
   const int64_t of_sk = call.axis(1, 'S', 16, call.number(15));
   const int64_t of_d = call.axis(0, 'D', 16, call.number(15));
@@ -584,19 +600,19 @@ int64_t size_72(const WorkspaceCall& call) {
       saturating_sum(call.up(saturating_product(saturating_product(saturating_product(saturating_product(call.number(15), of_sq), call.up(of_sk, int64_t{16})), int64_t{2}), call.size(0)), int64_t{512}), call.up(saturating_product(saturating_product(saturating_product(call.number(15), of_sq), call.up(of_d, int64_t{16})), int64_t{4}), int64_t{512}))), (call.given(4) ? call.up(saturating_product(saturating_product(saturating_product(call.axis(0, 'B', 16, call.number(15)), call.axis(0, 'N', 16, call.number(15))), call.axis(0, 'S', 16, call.number(15))), call.axis(1, 'S', 16, call.number(15))), int64_t{512}) : int64_t{0}));
 }
 
-int64_t size_73(const WorkspaceCall& call) {
+int64_t size_75(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_product(int64_t{4}, saturating_sum(saturating_sum(call.n(0),
       call.n(1)), call.n(2))), saturating_product(saturating_product(int64_t{32}, call.dim(0, 0)), call.dim(0, 1))),
       saturating_product(call.aic(), int64_t{4194304}));
 }
 
-int64_t size_74(const WorkspaceCall& call) {
+int64_t size_76(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_product(int64_t{4}, saturating_sum(saturating_sum(call.n(0),
       call.n(2)), call.n(4))), saturating_product(saturating_product(int64_t{32}, call.dim(0, 0)), call.dim(0, 1))),
       saturating_product(call.aic(), int64_t{4194304}));
 }
 
-int64_t size_75(const WorkspaceCall& call) {
+int64_t size_77(const WorkspaceCall& call) {
   const int64_t of_d = call.dim(0, -1);
   const int64_t of_total = std::max<int64_t>(call.dim(0, 0), call.dim(1, 0));
   const int64_t of_batch = std::max<int64_t>(call.length(8), int64_t{1});
@@ -613,7 +629,7 @@ int64_t size_75(const WorkspaceCall& call) {
       int64_t{4})));
 }
 
-int64_t size_76(const WorkspaceCall& call) {
+int64_t size_78(const WorkspaceCall& call) {
   const int64_t of_d = call.dim(0, -1);
   const int64_t of_total = std::max<int64_t>(call.dim(0, 0), call.dim(2, 0));
   const int64_t of_batch = std::max<int64_t>(call.length(10), int64_t{1});
@@ -630,7 +646,7 @@ int64_t size_76(const WorkspaceCall& call) {
       int64_t{4})));
 }
 
-int64_t size_77(const WorkspaceCall& call) {
+int64_t size_79(const WorkspaceCall& call) {
   const int64_t of_d = call.dim(0, -1);
   const int64_t of_total = std::max<int64_t>(call.dim(0, 0), call.dim(2, 0));
   const int64_t of_batch = std::max<int64_t>(call.length(11), int64_t{1});
@@ -647,12 +663,12 @@ int64_t size_77(const WorkspaceCall& call) {
       int64_t{4})));
 }
 
-int64_t size_78(const WorkspaceCall& call) {
+int64_t size_80(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(int64_t{16777216}, saturating_product(call.aiv(), int64_t{64})),
       saturating_product(call.length(0), int64_t{64}));
 }
 
-int64_t size_79(const WorkspaceCall& call) {
+int64_t size_81(const WorkspaceCall& call) {
   const int64_t of_heads = call.number(24);
   const int64_t of_sq = call.axis(0, 'S', 28, of_heads);
   const int64_t of_sk = call.axis(1, 'S', 28, std::max<int64_t>(call.number(29), int64_t{1}));
@@ -668,13 +684,13 @@ int64_t size_79(const WorkspaceCall& call) {
       saturating_product(saturating_product(of_m, call.up(of_d, int64_t{16})), int64_t{8})));
 }
 
-int64_t size_80(const WorkspaceCall& call) {
+int64_t size_82(const WorkspaceCall& call) {
   return saturating_sum(int64_t{117440512},
       saturating_product(saturating_product(saturating_product(saturating_product(int64_t{2}, call.aic()),
       int64_t{512}), int64_t{528}), int64_t{4}));
 }
 
-int64_t size_81(const WorkspaceCall& call) {
+int64_t size_83(const WorkspaceCall& call) {
   const int64_t of_heads = call.number(27);
   const int64_t of_sq = call.axis(0, 'S', 31, of_heads);
   const int64_t of_sk = call.axis(1, 'S', 31, std::max<int64_t>(call.number(32), int64_t{1}));
@@ -690,7 +706,7 @@ int64_t size_81(const WorkspaceCall& call) {
       saturating_product(saturating_product(of_m, call.up(of_d, int64_t{16})), int64_t{8})));
 }
 
-int64_t size_82(const WorkspaceCall& call) {
+int64_t size_84(const WorkspaceCall& call) {
   const int64_t of_heads = call.number(29);
   const int64_t of_sq = call.axis(0, 'S', 33, of_heads);
   const int64_t of_sk = call.axis(1, 'S', 33, std::max<int64_t>(call.number(34), int64_t{1}));
@@ -706,122 +722,122 @@ int64_t size_82(const WorkspaceCall& call) {
       saturating_product(saturating_product(of_m, call.up(of_d, int64_t{16})), int64_t{8})));
 }
 
-int64_t size_83(const WorkspaceCall& call) {
+int64_t size_85(const WorkspaceCall& call) {
   return call.align(saturating_sum(saturating_sum(int64_t{16777216}, saturating_product(call.n(2), int64_t{4})),
       call.bytes(3)));
 }
 
-int64_t size_84(const WorkspaceCall& call) {
+int64_t size_86(const WorkspaceCall& call) {
   return saturating_product(call.aiv(), int64_t{128});
 }
 
-int64_t size_85(const WorkspaceCall& call) {
+int64_t size_87(const WorkspaceCall& call) {
   return (call.is(0, 0x2) ? int64_t{4096} : int64_t{0});
 }
 
-int64_t size_86(const WorkspaceCall& call) {
+int64_t size_88(const WorkspaceCall& call) {
   return call.align(int64_t{33554432});
 }
 
-int64_t size_87(const WorkspaceCall& call) {
+int64_t size_89(const WorkspaceCall& call) {
   return call.align(saturating_sum(int64_t{16777216},
       saturating_product(saturating_product(saturating_product(int64_t{2}, call.ceil(call.number(5), int64_t{2})),
       call.number(6)), int64_t{4})));
 }
 
-bool holds_88(const WorkspaceCall& call) {
+bool holds_90(const WorkspaceCall& call) {
   return call.given(5);
 }
 
-int64_t size_89(const WorkspaceCall& call) {
+int64_t size_91(const WorkspaceCall& call) {
   return saturating_product(saturating_product(saturating_product(int64_t{2}, call.dim(1, -1)), call.dim(1, -2)),
       call.size(0));
 }
 
-int64_t size_90(const WorkspaceCall& call) {
+int64_t size_92(const WorkspaceCall& call) {
   return saturating_product(saturating_product(saturating_product(saturating_product(int64_t{128}, int64_t{256}),
       int64_t{4}), call.aic()), int64_t{2});
 }
 
-int64_t size_91(const WorkspaceCall& call) {
+int64_t size_93(const WorkspaceCall& call) {
   return saturating_product(saturating_product(saturating_product(call.dim(0, 0), int64_t{2}), call.dim(13, -1)),
       int64_t{4});
 }
 
-int64_t size_92(const WorkspaceCall& call) {
+int64_t size_94(const WorkspaceCall& call) {
   return saturating_product(saturating_product(saturating_product(call.dim(0, 0), int64_t{2}), call.dim(7, -1)),
       int64_t{4});
 }
 
-bool holds_93(const WorkspaceCall& call) {
+bool holds_95(const WorkspaceCall& call) {
   return call.given(7);
 }
 
-int64_t size_94(const WorkspaceCall& call) {
+int64_t size_96(const WorkspaceCall& call) {
   return saturating_product(saturating_product(saturating_product(saturating_product(int64_t{4}, int64_t{128}),
       int64_t{256}), call.aic()), int64_t{4});
 }
 
-int64_t size_95(const WorkspaceCall& call) {
+int64_t size_97(const WorkspaceCall& call) {
   return call.align(saturating_product(int64_t{8}, call.n(2)));
 }
 
-bool holds_96(const WorkspaceCall& call) {
+bool holds_98(const WorkspaceCall& call) {
   return (call.number(3) == int64_t{1});
 }
 
-int64_t size_97(const WorkspaceCall& call) {
+int64_t size_99(const WorkspaceCall& call) {
   return saturating_product(call.aiv(), int64_t{32});
 }
 
-int64_t size_98(const WorkspaceCall& call) {
+int64_t size_100(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(call.align(saturating_product(int64_t{4}, call.n(1))),
       call.align(saturating_product(int64_t{4}, call.n(1)))), call.align(saturating_product(int64_t{4}, call.n(1)))),
       call.cast(2, 0));
 }
 
-int64_t size_99(const WorkspaceCall& call) {
+int64_t size_101(const WorkspaceCall& call) {
   return (call.is(2, 0x200) ? call.align(saturating_product(int64_t{4}, call.n(2))) : int64_t{0});
 }
 
-int64_t size_100(const WorkspaceCall& call) {
+int64_t size_102(const WorkspaceCall& call) {
   return call.cast(0, 0);
 }
 
-bool holds_101(const WorkspaceCall& call) {
+bool holds_103(const WorkspaceCall& call) {
   return ((((((call.is(1, 0x2) && call.is(0, 0x2)) || (call.is(1, 0x8000000) && call.is(0, 0x8000000))) || (call.is(1,
       0x1) && call.is(0, 0x1))) || (call.is(1, 0x200) && call.is(0, 0x200))) || (call.is(1, 0x8) && call.is(0,
       0x8))) || (call.is(1, 0x1000) && call.is(0, 0x1000)));
 }
 
-bool holds_102(const WorkspaceCall& call) {
+bool holds_104(const WorkspaceCall& call) {
   return call.is(0, 0x8000002);
 }
 
-int64_t size_103(const WorkspaceCall& call) {
+int64_t size_105(const WorkspaceCall& call) {
   return call.align(saturating_product(int64_t{4}, call.n(0)));
 }
 
-int64_t size_104(const WorkspaceCall& call) {
+int64_t size_106(const WorkspaceCall& call) {
   return saturating_product(saturating_product(call.aiv(), call.up(call.n(5), int64_t{16})), int64_t{8});
 }
 
-int64_t size_105(const WorkspaceCall& call) {
+int64_t size_107(const WorkspaceCall& call) {
   return (call.is(3, 0x1) ? int64_t{0} : saturating_sum(call.align(saturating_product(int64_t{4}, call.n(3))),
       call.align(saturating_product(int64_t{4}, call.n(4)))));
 }
 
-int64_t size_106(const WorkspaceCall& call) {
+int64_t size_108(const WorkspaceCall& call) {
   return saturating_sum(call.align(saturating_sum(int64_t{16777216}, saturating_product(saturating_product(call.aiv(),
       call.up(call.n(5), int64_t{16})), int64_t{16}))), call.align(saturating_product(int64_t{4}, call.n(1))));
 }
 
-int64_t size_107(const WorkspaceCall& call) {
+int64_t size_109(const WorkspaceCall& call) {
   return saturating_sum(saturating_product(call.n(0), call.size(0)), saturating_product(int64_t{64},
       std::min<int64_t>(call.aiv(), call.ceil(call.n(0), int64_t{7168}))));
 }
 
-bool holds_108(const WorkspaceCall& call) {
+bool holds_110(const WorkspaceCall& call) {
   return ((call.is(0, 0x8000002) && call.is(1, 0x8000002)) && (call.is(2, 0x1) || ((((((((call.dim(0,
       -2) >= int64_t{1}) && (call.dim(0, -2) <= int64_t{256})) && (call.dim(0, -1) >= int64_t{9216})) && (call.dim(0,
       -1) <= int64_t{20480})) && (call.dim(1, -1) > int64_t{9216})) && (call.dim(1,
@@ -830,121 +846,126 @@ bool holds_108(const WorkspaceCall& call) {
       int64_t{128}) == call.dim(1, -1)))));
 }
 
-int64_t size_109(const WorkspaceCall& call) {
+int64_t size_111(const WorkspaceCall& call) {
   return saturating_sum((((saturating_product(call.divide(saturating_product(call.inner(0), call.size(0)),
       int64_t{256}), int64_t{256}) == saturating_product(call.inner(0),
       call.size(0))) && (call.inner(0) <= int64_t{65535})) ? int64_t{0} : saturating_product(saturating_product(call.up(call.outer(0), int64_t{16}), call.up(call.inner(0), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.size(0))), (((saturating_product(call.divide(saturating_product(call.inner(1), call.size(1)), int64_t{256}), int64_t{256}) == saturating_product(call.inner(1), call.size(1))) && (call.inner(1) <= int64_t{65535})) ? int64_t{0} : saturating_product(saturating_product(call.up(call.outer(1), int64_t{16}), call.up(call.inner(1), call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1})))), call.size(1))));
 }
 
-bool holds_110(const WorkspaceCall& call) {
+bool holds_112(const WorkspaceCall& call) {
   return ((call.is(0, 0x8000002) && (call.dim(0, -2) >= int64_t{24576})) && (call.dim(1, -1) >= int64_t{3200}));
 }
 
-int64_t size_111(const WorkspaceCall& call) {
+int64_t size_113(const WorkspaceCall& call) {
   return call.align(saturating_sum(saturating_sum(saturating_sum(int64_t{20971520},
       (((saturating_product(call.divide(saturating_product(call.inner(0), call.size(0)), int64_t{256}),
       int64_t{256}) == saturating_product(call.inner(0),
       call.size(0))) && (call.inner(0) <= int64_t{65535})) ? int64_t{0} : saturating_product(saturating_product(call.up(call.outer(0), int64_t{16}), call.up(call.inner(0), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.size(0)))), (((saturating_product(call.divide(saturating_product(call.inner(1), call.size(1)), int64_t{256}), int64_t{256}) == saturating_product(call.inner(1), call.size(1))) && (call.inner(1) <= int64_t{65535})) ? int64_t{0} : saturating_product(saturating_product(call.up(call.outer(1), int64_t{16}), call.up(call.inner(1), call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1})))), call.size(1)))), saturating_product(saturating_product(call.dim(0, -2), call.up(call.dim(1, -1), int64_t{64})), int64_t{4})));
 }
 
-int64_t size_112(const WorkspaceCall& call) {
-  return call.up(saturating_product(saturating_product(call.dim(0, 0), call.dim(7, -1)), call.size(7)), int64_t{512});
-}
-
-int64_t size_113(const WorkspaceCall& call) {
-  return call.up(saturating_product(saturating_product(call.dim(0, 0), call.dim(13, -1)), call.size(13)), int64_t{512});
-}
-
 int64_t size_114(const WorkspaceCall& call) {
-  return saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(6, 0), call.ceil(call.dim(6, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(6), int64_t{1})))), call.dim(6, 2)), call.dim(6, 3)), int64_t{32})));
+  const int64_t of_e = call.divide(int64_t{256}, std::max<int64_t>(call.size(0), int64_t{1}));
+  const int64_t of_m = call.dim(7, -1);
+  return saturating_sum(saturating_sum(saturating_product(saturating_product(call.up(call.dim(0, 1), of_e),
+      call.up(of_m, of_e)), call.size(0)), call.up(saturating_product(saturating_product(call.dim(0, 0), of_m),
+      call.size(7)), int64_t{512})), ((call.given(2) && call.is(2, 0x8000000)) ? saturating_product(call.up(of_m,
+      int64_t{256}), int64_t{4}) : int64_t{0}));
 }
 
 int64_t size_115(const WorkspaceCall& call) {
-  return saturating_sum(saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(1, 0), call.ceil(call.dim(1, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1})))), call.dim(1, 2)), call.dim(1, 3)), int64_t{32}))), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(8, 0), call.ceil(call.dim(8, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(8), int64_t{1})))), call.dim(8, 2)), call.dim(8, 3)), int64_t{32})));
+  return call.up(saturating_product(saturating_product(call.dim(0, 0), call.dim(13, -1)), call.size(13)), int64_t{512});
 }
 
 int64_t size_116(const WorkspaceCall& call) {
-  return saturating_product(call.aiv(), int64_t{10240});
+  return saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(6, 0), call.ceil(call.dim(6, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(6), int64_t{1})))), call.dim(6, 2)), call.dim(6, 3)), int64_t{32})));
 }
 
 int64_t size_117(const WorkspaceCall& call) {
-  return saturating_product(saturating_product(int64_t{512}, call.aiv()), call.aiv());
+  return saturating_sum(saturating_sum(call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(0, 0), call.ceil(call.dim(0, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(0), int64_t{1})))), call.dim(0, 2)), call.dim(0, 3)), int64_t{32})), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(1, 0), call.ceil(call.dim(1, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(1), int64_t{1})))), call.dim(1, 2)), call.dim(1, 3)), int64_t{32}))), call.align(saturating_product(saturating_product(saturating_product(saturating_product(call.dim(8, 0), call.ceil(call.dim(8, 1), call.divide(int64_t{32}, std::max<int64_t>(call.size(8), int64_t{1})))), call.dim(8, 2)), call.dim(8, 3)), int64_t{32})));
 }
 
 int64_t size_118(const WorkspaceCall& call) {
-  return saturating_sum(saturating_product(int64_t{28}, call.n(2)), saturating_product(call.aiv(), int64_t{64}));
+  return saturating_product(call.aiv(), int64_t{10240});
 }
 
 int64_t size_119(const WorkspaceCall& call) {
+  return saturating_product(saturating_product(int64_t{512}, call.aiv()), call.aiv());
+}
+
+int64_t size_120(const WorkspaceCall& call) {
+  return saturating_sum(saturating_product(int64_t{28}, call.n(2)), saturating_product(call.aiv(), int64_t{64}));
+}
+
+int64_t size_121(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(saturating_product(int64_t{32}, call.n(1)),
       saturating_product(int64_t{8}, call.aiv())), saturating_product(int64_t{4}, call.number(6))),
       ((call.number(10) == int64_t{1}) ? saturating_product(saturating_product(int64_t{4}, call.aiv()), call.dim(0,
       -1)) : int64_t{0}));
 }
 
-int64_t size_120(const WorkspaceCall& call) {
+int64_t size_122(const WorkspaceCall& call) {
   return saturating_sum(saturating_product(int64_t{32}, call.n(1)), saturating_product(int64_t{8}, call.aiv()));
 }
 
-int64_t size_121(const WorkspaceCall& call) {
+int64_t size_123(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(saturating_sum(saturating_sum(saturating_product(int64_t{28}, call.n(1)),
       saturating_product(call.aiv(), int64_t{64})), saturating_product(int64_t{4}, call.number(6))), int64_t{32}),
       ((call.number(10) == int64_t{1}) ? saturating_product(saturating_product(int64_t{4}, call.aiv()), call.dim(0,
       -1)) : int64_t{0}));
 }
 
-int64_t size_122(const WorkspaceCall& call) {
+int64_t size_124(const WorkspaceCall& call) {
   return saturating_sum(saturating_product(int64_t{24}, call.n(1)), saturating_product(std::min<int64_t>(call.aiv(),
       call.n(1)), int64_t{64}));
 }
 
-bool holds_123(const WorkspaceCall& call) {
+bool holds_125(const WorkspaceCall& call) {
   return (call.number(4) == int64_t{1});
 }
 
-int64_t size_124(const WorkspaceCall& call) {
+int64_t size_126(const WorkspaceCall& call) {
   return call.cast(1, 2);
 }
 
-int64_t size_125(const WorkspaceCall& call) {
+int64_t size_127(const WorkspaceCall& call) {
   return (call.is(12, 0x8000000) ? saturating_product(saturating_product(saturating_product(int64_t{8}, int64_t{128}),
       int64_t{256}), call.aic()) : int64_t{0});
 }
 
-int64_t size_126(const WorkspaceCall& call) {
+int64_t size_128(const WorkspaceCall& call) {
   return saturating_product(saturating_product(int64_t{32}, call.aiv()), int64_t{4});
 }
 
-int64_t size_127(const WorkspaceCall& call) {
+int64_t size_129(const WorkspaceCall& call) {
   return call.align(int64_t{50331648});
 }
 
-int64_t size_128(const WorkspaceCall& call) {
+int64_t size_130(const WorkspaceCall& call) {
   return saturating_product(int64_t{4}, call.n(0));
 }
 
-int64_t size_129(const WorkspaceCall& call) {
+int64_t size_131(const WorkspaceCall& call) {
   return call.align(saturating_product(saturating_product(int64_t{2}, call.n(0)), int64_t{8}));
 }
 
-int64_t size_130(const WorkspaceCall&) {
+int64_t size_132(const WorkspaceCall&) {
   return int64_t{304087040};
 }
 
-int64_t size_131(const WorkspaceCall& call) {
+int64_t size_133(const WorkspaceCall& call) {
   return saturating_sum(saturating_sum(int64_t{128}, saturating_product(int64_t{4}, call.dim(5, -1))),
       saturating_product(int64_t{4}, call.dim(5, -2)));
 }
 
-bool holds_132(const WorkspaceCall& call) {
+bool holds_134(const WorkspaceCall& call) {
   return (call.dim(0, 0) <= int64_t{64});
 }
 
-int64_t size_133(const WorkspaceCall& call) {
+int64_t size_135(const WorkspaceCall& call) {
   return saturating_product(call.up(call.n(1), int64_t{256}), int64_t{6});
 }
 
-constexpr std::array<WorkspaceRule, 430> kRules = {{
+constexpr std::array<WorkspaceRule, 431> kRules = {{
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnAbs
     {nullptr, false, 0, nullptr, nullptr, size_0, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
@@ -983,13 +1004,15 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnAdds
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnAll
-    {nullptr, true, 16777216, size_7, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_7, true, 16777216, size_8, nullptr, nullptr, kIndividual, kMatrices, WorkspaceBasis::kHigh,
+     "16MiB + e = 256 / max(size(x1), 1); k = dim(x1, 1); m = dim(output, -1); gathered = if(n(gatherOu..."},  // aclnnAllGatherMatmul
+    {nullptr, true, 16777216, size_9, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + up(bytes(x1), 512)"},  // aclnnAllGatherMatmul
-    {nullptr, true, 16777216, size_7, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_9, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + up(bytes(x1), 512)"},  // aclnnAllGatherMatmulV2
-    {nullptr, false, 0, nullptr, size_8, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_10, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnAmax
-    {nullptr, false, 0, nullptr, size_8, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_10, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnAmin
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnAny
@@ -1011,23 +1034,23 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnAscendQuant
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnAscendQuantV3
-    {holds_9, false, 0, nullptr, size_10, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "align(dim(self, 0) * ceil(dim(self, 1), 32 / max(size(self), 1)) * dim(self, 2) * dim(self, 3) * ..."},  // aclnnAvgPool2d
     {holds_11, false, 0, nullptr, size_12, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+     "align(dim(self, 0) * ceil(dim(self, 1), 32 / max(size(self), 1)) * dim(self, 2) * dim(self, 3) * ..."},  // aclnnAvgPool2d
+    {holds_13, false, 0, nullptr, size_14, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "align(dim(gradOutput, 0) * ceil(dim(gradOutput, 1), 32 / max(size(gradOutput), 1)) * dim(gradOutp..."},  // aclnnAvgPool2dBackward
-    {nullptr, true, 32, nullptr, nullptr, size_13, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 32, nullptr, nullptr, size_15, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "32"},  // aclnnBaddbmm
-    {nullptr, true, 32, nullptr, nullptr, size_13, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 32, nullptr, nullptr, size_15, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "32"},  // aclnnBatchMatMul
-    {nullptr, true, 32, nullptr, nullptr, size_13, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 32, nullptr, nullptr, size_15, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "32"},  // aclnnBatchMatMulWeightNz
-    {holds_14, true, 16777216, nullptr, nullptr, size_15, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_16, true, 16777216, nullptr, nullptr, size_17, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnBatchNorm
-    {holds_16, false, 0, nullptr, size_17, size_15, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_18, false, 0, nullptr, size_19, size_17, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "2 * align(dim(input, 1) * 4)"},  // aclnnBatchNorm
-    {nullptr, false, 0, nullptr, nullptr, size_15, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, nullptr, size_17, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnBatchNorm
-    {nullptr, false, 0, nullptr, size_18, size_19, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_20, size_21, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "if(is(weight, fp32), 0, 3 * align(dim(input, 1) * 4))"},  // aclnnBatchNormBackward
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnBitwiseAndScalar
@@ -1041,9 +1064,9 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnBitwiseOrTensor
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnCast
-    {holds_20, false, 0, nullptr, size_21, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_22, false, 0, nullptr, size_23, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "align(bytes(out))"},  // aclnnCat
-    {nullptr, false, 0, nullptr, nullptr, size_22, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, false, 0, nullptr, nullptr, size_24, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnCat
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnCeil
@@ -1053,19 +1076,19 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnClampMax
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnClampMin
-    {holds_9, false, 0, nullptr, size_23, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_11, false, 0, nullptr, size_25, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "align(dim(input, 0) * ceil(dim(input, 1), 32 / max(size(input), 1)) * dim(input, 2) * dim(input, ..."},  // aclnnConvolution
-    {holds_24, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_26, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnConvolution
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "0"},  // aclnnConvolution
-    {holds_25, false, 0, nullptr, size_26, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "c = 32 / max(size(input), 1); g = align(dim(gradOutput, 0) * ceil(dim(gradOutput, 1), c) * dim(gr..."},  // aclnnConvolutionBackward
     {holds_27, false, 0, nullptr, size_28, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "c = 32 / max(size(input), 1); g = align(dim(gradOutput, 0) * ceil(dim(gradOutput, 1), c) * dim(gr..."},  // aclnnConvolutionBackward
-    {holds_11, false, 0, nullptr, size_29, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_29, false, 0, nullptr, size_30, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "c = 32 / max(size(input), 1); g = align(dim(gradOutput, 0) * ceil(dim(gradOutput, 1), c) * dim(gr..."},  // aclnnConvolutionBackward
-    {holds_30, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_13, false, 0, nullptr, size_31, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+     "c = 32 / max(size(input), 1); g = align(dim(gradOutput, 0) * ceil(dim(gradOutput, 1), c) * dim(gr..."},  // aclnnConvolutionBackward
+    {holds_32, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnConvolutionBackward
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "0"},  // aclnnConvolutionBackward
@@ -1073,7 +1096,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnCos
     {nullptr, true, 16777984, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB + 768"},  // aclnnCrossEntropyLoss
-    {nullptr, true, 16777216, size_31, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_33, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB + up(aiv * 4, 32)"},  // aclnnCrossEntropyLossGrad
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "0"},  // aclnnCumsum
@@ -1083,9 +1106,9 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnDequantSwigluQuant
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnDequantSwigluQuantV2
-    {nullptr, false, 0, nullptr, size_32, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_34, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnDiv
-    {nullptr, false, 0, nullptr, size_32, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_34, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnDivs
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnDropoutDoMask
@@ -1103,9 +1126,9 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnDynamicQuantV3
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnDynamicQuantV4
-    {nullptr, false, 0, nullptr, size_33, size_22, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_35, size_24, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "if(is(in1, int64), align(4 * n(in1)), 0)"},  // aclnnEmbedding
-    {nullptr, true, 16777216, size_34, size_35, size_36, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_36, size_37, size_38, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + if(dim(grad, -1) <= 512 and numWeights <= 16777216 and is(grad, fp16, bf16), numWeights *..."},  // aclnnEmbeddingDenseBackward
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnEqScalar
@@ -1119,73 +1142,73 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnEye
     {nullptr, true, 32, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32"},  // aclnnFastLayerNorm
-    {holds_37, true, 104857600, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_39, true, 104857600, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "100MiB"},  // aclnnFlashAttentionScore
-    {holds_38, true, 16777216, size_39, size_40, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_40, true, 16777216, size_41, size_42, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + b = axis(query, B, inputLayout, headNum); sq = axis(query, S, inputLayout, headNum); sk =..."},  // aclnnFlashAttentionScore
-    {holds_41, true, 16777216, size_42, size_40, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_43, true, 16777216, size_44, size_42, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + b = axis(query, B, inputLayout, headNum); sq = axis(query, S, inputLayout, headNum); sk =..."},  // aclnnFlashAttentionScore
-    {nullptr, true, 16777216, size_43, size_40, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_45, size_42, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + sq = axis(query, S, inputLayout, headNum); sk = axis(key, S, inputLayout, headNum); d = a..."},  // aclnnFlashAttentionScore
-    {holds_44, true, 33554432, size_45, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_46, true, 33554432, size_47, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGrad
-    {holds_46, true, 21037056, size_47, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_48, true, 21037056, size_49, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGrad
-    {nullptr, true, 20987904, size_48, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 20987904, size_50, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "20MiB + 16KiB + 4 * (n(query) + n(keyIn) + n(value)) + aiv * if(axis(query, D, inputLayout, headN..."},  // aclnnFlashAttentionScoreGrad
-    {holds_49, true, 33554432, size_50, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_51, true, 33554432, size_52, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGradV2
-    {holds_46, true, 21037056, size_51, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_48, true, 21037056, size_53, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGradV2
-    {nullptr, true, 20987904, size_52, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 20987904, size_54, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "20MiB + 16KiB + 4 * (n(query) + n(keyIn) + n(value)) + aiv * if(axis(query, D, inputLayout, headN..."},  // aclnnFlashAttentionScoreGradV2
-    {holds_53, true, 33554432, size_54, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_55, true, 33554432, size_56, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGradV3
-    {holds_46, true, 21037056, size_55, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_48, true, 21037056, size_57, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGradV3
-    {nullptr, true, 20987904, size_56, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 20987904, size_58, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "20MiB + 16KiB + 4 * (n(query) + n(keyIn) + n(value)) + aiv * if(axis(query, D, inputLayout, headN..."},  // aclnnFlashAttentionScoreGradV3
-    {holds_57, true, 33554432, size_58, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_59, true, 33554432, size_60, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + b = axis(query, B, inputLayout, headNum); s1 = axis(query, S, inputLayout, headNum); s2 =..."},  // aclnnFlashAttentionScoreGradV4
-    {holds_46, true, 21037056, size_59, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_48, true, 21037056, size_61, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "20MiB + 64KiB + up(4 * n(query), 512) + up(4 * n(keyIn), 512) + up(4 * n(value), 512) + up(32 * a..."},  // aclnnFlashAttentionScoreGradV4
-    {nullptr, true, 20987904, size_60, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 20987904, size_62, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "20MiB + 16KiB + 4 * (n(query) + n(keyIn) + n(value)) + aiv * if(axis(query, D, inputLayout, headN..."},  // aclnnFlashAttentionScoreGradV4
-    {holds_37, true, 104857600, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_39, true, 104857600, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "100MiB"},  // aclnnFlashAttentionScoreV2
-    {holds_61, true, 16777216, size_62, size_63, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_63, true, 16777216, size_64, size_65, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + b = axis(query, B, inputLayout, headNum); sq = axis(query, S, inputLayout, headNum); sk =..."},  // aclnnFlashAttentionScoreV2
-    {holds_64, true, 16777216, size_65, size_63, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_66, true, 16777216, size_67, size_65, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + b = axis(query, B, inputLayout, headNum); sq = axis(query, S, inputLayout, headNum); sk =..."},  // aclnnFlashAttentionScoreV2
-    {nullptr, true, 16777216, size_66, size_63, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_68, size_65, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + sq = axis(query, S, inputLayout, headNum); sk = axis(key, S, inputLayout, headNum); d = a..."},  // aclnnFlashAttentionScoreV2
-    {holds_37, true, 104857600, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_39, true, 104857600, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "100MiB"},  // aclnnFlashAttentionScoreV3
-    {holds_67, true, 16777216, size_68, size_69, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_69, true, 16777216, size_70, size_71, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + b = axis(query, B, inputLayout, headNum); sq = axis(query, S, inputLayout, headNum); sk =..."},  // aclnnFlashAttentionScoreV3
-    {holds_70, true, 16777216, size_71, size_69, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_72, true, 16777216, size_73, size_71, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + b = axis(query, B, inputLayout, headNum); sq = axis(query, S, inputLayout, headNum); sk =..."},  // aclnnFlashAttentionScoreV3
-    {nullptr, true, 16777216, size_72, size_69, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_74, size_71, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + sq = axis(query, S, inputLayout, headNum); sk = axis(key, S, inputLayout, headNum); d = a..."},  // aclnnFlashAttentionScoreV3
-    {nullptr, true, 33554432, size_73, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 33554432, size_75, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + 4 * (n(query) + n(keyIn) + n(value)) + 32 * dim(query, 0) * dim(query, 1) + aic * 4MiB"},  // aclnnFlashAttentionUnpaddingScoreGrad
-    {nullptr, true, 33554432, size_73, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 33554432, size_75, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + 4 * (n(query) + n(keyIn) + n(value)) + 32 * dim(query, 0) * dim(query, 1) + aic * 4MiB"},  // aclnnFlashAttentionUnpaddingScoreGradV2
-    {nullptr, true, 33554432, size_74, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 33554432, size_76, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + 4 * (n(query) + n(keyIn) + n(value)) + 32 * dim(query, 0) * dim(query, 1) + aic * 4MiB"},  // aclnnFlashAttentionUnpaddingScoreGradV3
-    {nullptr, true, 33554432, size_73, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 33554432, size_75, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + 4 * (n(query) + n(keyIn) + n(value)) + 32 * dim(query, 0) * dim(query, 1) + aic * 4MiB"},  // aclnnFlashAttentionUnpaddingScoreGradV4
-    {nullptr, true, 33554432, size_74, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 33554432, size_76, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB + 4 * (n(query) + n(keyIn) + n(value)) + 32 * dim(query, 0) * dim(query, 1) + aic * 4MiB"},  // aclnnFlashAttentionUnpaddingScoreGradV5
-    {nullptr, true, 16777216, size_75, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScore
-    {nullptr, true, 16777216, size_75, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScoreV2
-    {nullptr, true, 16777216, size_76, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScoreV3
-    {nullptr, true, 16777216, size_75, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScoreV4
     {nullptr, true, 16777216, size_77, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScore
+    {nullptr, true, 16777216, size_77, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScoreV2
+    {nullptr, true, 16777216, size_78, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScoreV3
+    {nullptr, true, 16777216, size_77, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+     "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScoreV4
+    {nullptr, true, 16777216, size_79, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + d = dim(query, -1); total = max(dim(query, 0), dim(key, 0)); batch = max(length(actualSeq..."},  // aclnnFlashAttentionVarLenScoreV5
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnFlip
@@ -1283,7 +1306,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "32"},  // aclnnForeachNeg
     {nullptr, true, 32, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "32"},  // aclnnForeachNonFiniteCheckAndUnscale
-    {nullptr, true, 16777216, nullptr, nullptr, size_78, kIndividual, kInputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, nullptr, nullptr, size_80, kIndividual, kInputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnForeachNorm
     {nullptr, true, 32, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "32"},  // aclnnForeachPowList
@@ -1327,15 +1350,15 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "32"},  // aclnnForeachTanh
     {nullptr, true, 32, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "32"},  // aclnnForeachZeroInplace
-    {nullptr, true, 16777216, size_79, nullptr, size_80, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_81, nullptr, size_82, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + heads = numHeads; sq = axis(query, S, inputLayout, heads); sk = axis(key, S, inputLayout,..."},  // aclnnFusedInferAttentionScoreV2
-    {nullptr, true, 16777216, size_81, nullptr, size_80, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_83, nullptr, size_82, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + heads = numHeads; sq = axis(query, S, inputLayout, heads); sk = axis(key, S, inputLayout,..."},  // aclnnFusedInferAttentionScoreV3
-    {nullptr, true, 16777216, size_82, nullptr, size_80, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_84, nullptr, size_82, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + heads = numHeads; sq = axis(query, S, inputLayout, heads); sk = axis(key, S, inputLayout,..."},  // aclnnFusedInferAttentionScoreV4
-    {nullptr, false, 0, nullptr, nullptr, size_83, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
+    {nullptr, false, 0, nullptr, nullptr, size_85, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "0"},  // aclnnGather
-    {nullptr, true, 16777216, size_84, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_86, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + aiv * 128"},  // aclnnGeGluV3
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnGeScalar
@@ -1349,7 +1372,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnGeluBackwardV2
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnGeluV2
-    {nullptr, true, 16777216, size_85, nullptr, size_86, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_87, nullptr, size_88, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + if(is(input, fp16), 4096, 0)"},  // aclnnGridSampler2D
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnGridSampler3D
@@ -1357,39 +1380,39 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnGridSampler3DBackward
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnGroupNorm
-    {nullptr, true, 16777216, nullptr, nullptr, size_87, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, nullptr, nullptr, size_89, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnGroupNormBackward
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnGroupNormSilu
-    {holds_88, true, 16777216, size_89, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_90, true, 16777216, size_91, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 2 * dim(weight, -1) * dim(weight, -2) * size(x)"},  // aclnnGroupedMatmul
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnGroupedMatmul
-    {nullptr, true, 16777216, size_90, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_92, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
      "16MiB + 128 * 256 * 4 * aic * 2"},  // aclnnGroupedMatmulAdd
-    {nullptr, true, 16777216, size_90, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_92, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
      "16MiB + 128 * 256 * 4 * aic * 2"},  // aclnnGroupedMatmulAddV2
-    {nullptr, true, 16777216, size_91, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_93, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + dim(x, 0) * 2 * dim(output, -1) * 4"},  // aclnnGroupedMatmulSwigluQuantV2
-    {nullptr, true, 16777216, size_92, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_94, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + dim(x, 0) * 2 * dim(output, -1) * 4"},  // aclnnGroupedMatmulSwigluQuantWeightNZ
-    {nullptr, true, 16777216, size_91, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_93, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + dim(x, 0) * 2 * dim(output, -1) * 4"},  // aclnnGroupedMatmulSwigluQuantWeightNzV2
-    {holds_88, true, 16777216, size_89, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_90, true, 16777216, size_91, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 2 * dim(weight, -1) * dim(weight, -2) * size(x)"},  // aclnnGroupedMatmulV4
-    {holds_93, true, 16777216, size_94, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_95, true, 16777216, size_96, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 4 * 128 * 256 * aic * 4"},  // aclnnGroupedMatmulV4
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnGroupedMatmulV4
-    {holds_88, true, 16777216, size_89, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_90, true, 16777216, size_91, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 2 * dim(weight, -1) * dim(weight, -2) * size(x)"},  // aclnnGroupedMatmulV5
-    {holds_93, true, 16777216, size_94, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_95, true, 16777216, size_96, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 4 * 128 * 256 * aic * 4"},  // aclnnGroupedMatmulV5
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnGroupedMatmulV5
-    {holds_88, true, 16777216, size_89, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_90, true, 16777216, size_91, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 2 * dim(weight, -1) * dim(weight, -2) * size(x)"},  // aclnnGroupedMatmulWeightNz
-    {holds_93, true, 16777216, size_94, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_95, true, 16777216, size_96, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 4 * 128 * 256 * aic * 4"},  // aclnnGroupedMatmulWeightNz
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnGroupedMatmulWeightNz
@@ -1399,37 +1422,37 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnGtTensor
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnIndex
-    {nullptr, true, 16777216, nullptr, size_95, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, nullptr, size_97, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + align(8 * n(index))"},  // aclnnIndexAdd
-    {nullptr, true, 16777216, nullptr, size_95, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, nullptr, size_97, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + align(8 * n(index))"},  // aclnnIndexAddV2
-    {holds_96, true, 16777216, size_97, size_98, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_98, true, 16777216, size_99, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + aiv * 32 + align(4 * n(indices)) + align(4 * n(indices)) + align(4 * n(indices)) + cast(v..."},  // aclnnIndexPutImpl
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnIndexPutImpl
-    {nullptr, false, 0, nullptr, size_99, size_22, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_101, size_24, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "if(is(in1, int64), align(4 * n(in1)), 0)"},  // aclnnIndexSelect
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnInplaceAdd
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceAddcdiv
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceAddcmul
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnInplaceAdds
-    {holds_101, false, 0, nullptr, nullptr, nullptr, kComposite, kNone, WorkspaceBasis::kHigh,
+    {holds_103, false, 0, nullptr, nullptr, nullptr, kComposite, kNone, WorkspaceBasis::kHigh,
      "0"},  // aclnnInplaceCopy
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnInplaceCopy
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceDiv
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceDivs
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnInplaceFillScalar
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceLerp
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceLerps
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnInplaceMaskedFillScalar
@@ -1439,11 +1462,11 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnInplaceMul
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnInplaceMuls
-    {holds_102, true, 512, nullptr, size_103, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_104, true, 512, nullptr, size_105, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512 + align(4 * n(selfRef))"},  // aclnnInplaceNormal
     {nullptr, true, 512, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512"},  // aclnnInplaceNormal
-    {holds_102, true, 512, nullptr, size_103, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_104, true, 512, nullptr, size_105, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512 + align(4 * n(selfRef))"},  // aclnnInplaceNormalTensor
     {nullptr, true, 512, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512"},  // aclnnInplaceNormalTensor
@@ -1451,15 +1474,15 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnInplaceOne
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnInplaceRelu
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceSub
-    {nullptr, false, 0, nullptr, size_100, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_102, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnInplaceSubs
-    {holds_102, true, 512, nullptr, size_103, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_104, true, 512, nullptr, size_105, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512 + align(4 * n(selfRef))"},  // aclnnInplaceUniform
     {nullptr, true, 512, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512"},  // aclnnInplaceUniform
-    {holds_102, true, 512, nullptr, size_103, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {holds_104, true, 512, nullptr, size_105, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512 + align(4 * n(selfRef))"},  // aclnnInplaceUniformTensor
     {nullptr, true, 512, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "512"},  // aclnnInplaceUniformTensor
@@ -1475,7 +1498,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "32"},  // aclnnKvRmsNormRopeCacheV2
     {nullptr, true, 32, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32"},  // aclnnLayerNorm
-    {nullptr, true, 16777216, size_104, size_105, size_106, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_106, size_107, size_108, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + aiv * up(n(weightOptional), 16) * 8 + if(is(mean, fp32), 0, align(4 * n(mean)) + align(4 ..."},  // aclnnLayerNormBackward
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnLeScalar
@@ -1483,9 +1506,9 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnLeTensor
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnLeakyRelu
-    {nullptr, false, 0, nullptr, size_8, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_10, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnLerp
-    {nullptr, false, 0, nullptr, size_8, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_10, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnLerps
     {nullptr, true, 167903232, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kLow,
      "167903232"},  // aclnnLightningIndexer
@@ -1505,13 +1528,13 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnLtScalar
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnLtTensor
-    {nullptr, true, 16777216, size_107, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_109, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + n(self) * size(self) + 64 * min(aiv, ceil(n(self), 7168))"},  // aclnnMaskedSelect
-    {holds_108, true, 20971520, size_109, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kHigh,
+    {holds_110, true, 20971520, size_111, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kHigh,
      "20MiB + if(inner(self) * size(self) / 256 * 256 == inner(self) * size(self) and inner(self) <= 65..."},  // aclnnMatmul
-    {holds_110, true, 20971520, size_109, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {holds_112, true, 20971520, size_111, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "20MiB + if(inner(self) * size(self) / 256 * 256 == inner(self) * size(self) and inner(self) <= 65..."},  // aclnnMatmul
-    {nullptr, false, 0, nullptr, nullptr, size_111, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, nullptr, size_113, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "0"},  // aclnnMatmul
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnMatmulAllReduce
@@ -1519,23 +1542,23 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnMatmulAllReduceV2
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnMatmulAllReduceV3
-    {nullptr, true, 16777216, size_112, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
-     "16MiB + up(dim(x1, 0) * dim(output, -1) * size(output), 512)"},  // aclnnMatmulReduceScatter
-    {nullptr, true, 16777216, size_113, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_114, nullptr, nullptr, kIndividual, kMatrices, WorkspaceBasis::kHigh,
+     "16MiB + e = 256 / max(size(x1), 1); m = dim(output, -1); up(dim(x1, 1), e) * up(m, e) * size(x1) ..."},  // aclnnMatmulReduceScatter
+    {nullptr, true, 16777216, size_115, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + up(dim(x1, 0) * dim(output, -1) * size(output), 512)"},  // aclnnMatmulReduceScatterV2
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnMax
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnMaxDim
-    {holds_9, false, 0, nullptr, size_114, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_11, false, 0, nullptr, size_116, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "align(dim(self, 0) * ceil(dim(self, 1), 32 / max(size(self), 1)) * dim(self, 2) * dim(self, 3) * ..."},  // aclnnMaxPool2dWithIndices
-    {holds_11, false, 0, nullptr, size_115, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_13, false, 0, nullptr, size_117, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "align(dim(gradOutput, 0) * ceil(dim(gradOutput, 1), 32 / max(size(gradOutput), 1)) * dim(gradOutp..."},  // aclnnMaxPool2dWithIndicesBackward
-    {holds_9, false, 0, nullptr, size_114, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_11, false, 0, nullptr, size_116, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "align(dim(self, 0) * ceil(dim(self, 1), 32 / max(size(self), 1)) * dim(self, 2) * dim(self, 3) * ..."},  // aclnnMaxPool2dWithMask
-    {holds_11, false, 0, nullptr, size_115, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_13, false, 0, nullptr, size_117, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "align(dim(gradOutput, 0) * ceil(dim(gradOutput, 1), 32 / max(size(gradOutput), 1)) * dim(gradOutp..."},  // aclnnMaxPool2dWithMaskBackward
-    {nullptr, false, 0, nullptr, size_32, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_34, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnMaximum
     {nullptr, false, 0, nullptr, size_2, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnMean
@@ -1543,31 +1566,31 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnMin
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnMinDim
-    {nullptr, false, 0, nullptr, size_32, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_34, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnMinimum
-    {holds_108, true, 20971520, size_109, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kHigh,
+    {holds_110, true, 20971520, size_111, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kHigh,
      "20MiB + if(inner(self) * size(self) / 256 * 256 == inner(self) * size(self) and inner(self) <= 65..."},  // aclnnMm
-    {holds_110, true, 20971520, size_109, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {holds_112, true, 20971520, size_111, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "20MiB + if(inner(self) * size(self) / 256 * 256 == inner(self) * size(self) and inner(self) <= 65..."},  // aclnnMm
-    {nullptr, false, 0, nullptr, nullptr, size_111, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, nullptr, size_113, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "0"},  // aclnnMm
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kLow,
      "16MiB"},  // aclnnMoeComputeExpertTokens
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnMoeDistributeCombine
-    {nullptr, true, 16777216, size_116, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_118, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + aiv * 10KiB"},  // aclnnMoeDistributeCombineV2
-    {nullptr, true, 16777216, size_116, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_118, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + aiv * 10KiB"},  // aclnnMoeDistributeCombineV3
-    {nullptr, true, 16777216, size_116, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_118, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + aiv * 10KiB"},  // aclnnMoeDistributeCombineV4
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnMoeDistributeDispatch
-    {nullptr, true, 16777216, size_117, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_119, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + 512 * aiv * aiv"},  // aclnnMoeDistributeDispatchV2
-    {nullptr, true, 16777216, size_117, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_119, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + 512 * aiv * aiv"},  // aclnnMoeDistributeDispatchV3
-    {nullptr, true, 16777216, size_117, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_119, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + 512 * aiv * aiv"},  // aclnnMoeDistributeDispatchV4
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnMoeFinalizeRouting
@@ -1583,17 +1606,17 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnMoeGatingTopKSoftmaxV2
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnMoeGatingTopKV2
-    {nullptr, true, 16777216, size_118, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_120, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB + 28 * n(expertIdx) + aiv * 64"},  // aclnnMoeInitRouting
-    {nullptr, true, 16777216, size_119, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_121, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
      "16MiB + 32 * n(expertIdx) + 8 * aiv + 4 * expertNum + if(quantMode == 1, 4 * aiv * dim(x, -1), 0)"},  // aclnnMoeInitRoutingQuantV2
-    {nullptr, true, 16777216, size_120, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_122, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB + 32 * n(expertIdx) + 8 * aiv"},  // aclnnMoeInitRoutingV2
-    {nullptr, true, 16777216, size_121, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_123, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 28 * n(expertIdx) + aiv * 64 + 4 * expertNum + 32 + if(quantMode == 1, 4 * aiv * dim(x, -..."},  // aclnnMoeInitRoutingV3
     {nullptr, true, 32, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "32"},  // aclnnMoeReRouting
-    {nullptr, true, 16777216, size_122, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_124, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB + 24 * n(indices) + min(aiv, n(indices)) * 64"},  // aclnnMoeTokenPermute
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnMoeTokenPermuteGrad
@@ -1601,7 +1624,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnMoeTokenUnpermute
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnMoeTokenUnpermuteGrad
-    {holds_123, true, 33554432, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
+    {holds_125, true, 33554432, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "32MiB"},  // aclnnMoeTokenUnpermuteWithRoutingMap
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnMoeTokenUnpermuteWithRoutingMap
@@ -1611,13 +1634,13 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnMul
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnMuls
-    {nullptr, false, 0, nullptr, size_103, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
+    {nullptr, false, 0, nullptr, size_105, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "align(4 * n(self))"},  // aclnnMultinomial
-    {nullptr, false, 0, nullptr, size_103, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
+    {nullptr, false, 0, nullptr, size_105, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "align(4 * n(self))"},  // aclnnMultinomialTensor
-    {nullptr, false, 0, nullptr, size_33, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, false, 0, nullptr, size_35, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "if(is(target, int64), align(4 * n(target)), 0)"},  // aclnnNLLLoss
-    {nullptr, false, 0, nullptr, size_99, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, false, 0, nullptr, size_101, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "if(is(target, int64), align(4 * n(target)), 0)"},  // aclnnNLLLossBackward
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnNeScalar
@@ -1631,21 +1654,21 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnNonzeroV2
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputs, WorkspaceBasis::kMedium,
      "0"},  // aclnnNpuFormatCast
-    {nullptr, false, 0, nullptr, size_124, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_126, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnPowScalarTensor
-    {nullptr, false, 0, nullptr, size_32, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_34, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnPowTensorScalar
-    {nullptr, false, 0, nullptr, size_32, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_34, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnPowTensorTensor
-    {nullptr, false, 0, nullptr, size_32, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_34, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnProd
     {nullptr, false, 0, nullptr, size_2, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnProdDim
     {nullptr, true, 167903232, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kLow,
      "167903232"},  // aclnnQuantLightningIndexer
-    {nullptr, true, 16777216, size_125, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_127, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "16MiB + if(is(out, bf16), 8 * 128 * 256 * aic, 0)"},  // aclnnQuantMatmulV5
-    {nullptr, true, 16777216, size_125, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_127, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "16MiB + if(is(out, bf16), 8 * 128 * 256 * aic, 0)"},  // aclnnQuantMatmulWeightNz
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnReciprocal
@@ -1667,7 +1690,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnRepeatInterleaveWithDim
     {nullptr, true, 16777472, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB + 256"},  // aclnnRmsNorm
-    {nullptr, true, 16777216, size_126, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_128, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB + 32 * aiv * 4"},  // aclnnRmsNormGrad
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnRmsNormQuant
@@ -1677,11 +1700,11 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "16MiB"},  // aclnnRopeWithSinCosCache
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnRopeWithSinCosCacheV2
-    {nullptr, true, 16777216, nullptr, nullptr, size_127, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, nullptr, nullptr, size_129, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnRotaryPositionEmbedding
-    {nullptr, true, 16777216, nullptr, nullptr, size_127, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, nullptr, nullptr, size_129, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnRotaryPositionEmbeddingGrad
-    {nullptr, true, 16777216, nullptr, nullptr, size_127, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, nullptr, nullptr, size_129, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "16MiB"},  // aclnnRotaryPositionEmbeddingV2
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnRound
@@ -1709,7 +1732,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnSilu
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnSiluBackward
-    {nullptr, true, 16777216, size_128, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
+    {nullptr, true, 16777216, size_130, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB + 4 * n(selfRef)"},  // aclnnSimThreadExponential
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnSin
@@ -1717,29 +1740,29 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnSoftmax
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnSoftmaxBackward
-    {nullptr, false, 0, nullptr, size_129, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
+    {nullptr, false, 0, nullptr, size_131, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "align(2 * n(self) * 8)"},  // aclnnSort
-    {nullptr, true, 213909504, nullptr, nullptr, size_130, kIndividual, kInputs, WorkspaceBasis::kLow,
+    {nullptr, true, 213909504, nullptr, nullptr, size_132, kIndividual, kInputs, WorkspaceBasis::kLow,
      "204MiB"},  // aclnnSparseFlashAttention
-    {nullptr, true, 213909504, nullptr, nullptr, size_130, kIndividual, kInputs, WorkspaceBasis::kLow,
+    {nullptr, true, 213909504, nullptr, nullptr, size_132, kIndividual, kInputs, WorkspaceBasis::kLow,
      "204MiB"},  // aclnnSparseFlashAttentionV2
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnSplitWithSize
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnSqrt
-    {holds_20, false, 0, nullptr, size_21, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {holds_22, false, 0, nullptr, size_23, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "align(bytes(out))"},  // aclnnStack
-    {nullptr, false, 0, nullptr, nullptr, size_22, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
+    {nullptr, false, 0, nullptr, nullptr, size_24, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnStack
-    {nullptr, false, 0, nullptr, size_8, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_10, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnSub
-    {nullptr, false, 0, nullptr, size_8, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
+    {nullptr, false, 0, nullptr, size_10, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "cast(in0, out0)"},  // aclnnSubs
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnSwiGlu
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kHigh,
      "16MiB"},  // aclnnSwiGluGrad
-    {nullptr, true, 16777216, size_97, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_99, nullptr, nullptr, kIndividual, kInputs, WorkspaceBasis::kMedium,
      "16MiB + aiv * 32"},  // aclnnSwiGluQuantV2
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnTanh
@@ -1747,13 +1770,13 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "0"},  // aclnnTanhBackward
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kHigh,
      "0"},  // aclnnThresholdBackward
-    {nullptr, false, 0, nullptr, nullptr, size_129, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
+    {nullptr, false, 0, nullptr, nullptr, size_131, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "0"},  // aclnnTopk
-    {nullptr, false, 0, nullptr, nullptr, size_129, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
+    {nullptr, false, 0, nullptr, nullptr, size_131, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "0"},  // aclnnTopkV2
-    {nullptr, true, 32, nullptr, nullptr, size_13, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 32, nullptr, nullptr, size_15, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "32"},  // aclnnTransposeBatchMatMul
-    {nullptr, true, 32, nullptr, nullptr, size_13, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 32, nullptr, nullptr, size_15, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "32"},  // aclnnTransposeBatchMatMulWeightNz
     {nullptr, false, 0, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "0"},  // aclnnUnique
@@ -1769,7 +1792,7 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "32MiB"},  // aclnnUpsampleBicubic2dAAGrad
     {nullptr, true, 16777216, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "16MiB"},  // aclnnUpsampleBicubic2dBackward
-    {nullptr, true, 33554432, size_131, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
+    {nullptr, true, 33554432, size_133, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "32MiB + 128 + 4 * dim(out, -1) + 4 * dim(out, -2)"},  // aclnnUpsampleBilinear2d
     {nullptr, true, 33554432, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kLow,
      "32MiB"},  // aclnnUpsampleBilinear2dAA
@@ -1797,55 +1820,55 @@ constexpr std::array<WorkspaceRule, 430> kRules = {{
      "32MiB"},  // aclnnUpsampleNearestExact2dBackward
     {nullptr, true, 33554432, nullptr, nullptr, nullptr, kComposite, kInputsAndOutputs, WorkspaceBasis::kMedium,
      "32MiB"},  // aclnnUpsampleNearestExact3d
-    {holds_132, true, 67108864, nullptr, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {holds_134, true, 67108864, nullptr, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "64MiB"},  // aclnnWeightQuantBatchMatmulV2
-    {nullptr, true, 16777216, size_133, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_135, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "16MiB + up(n(weight), 256) * 6"},  // aclnnWeightQuantBatchMatmulV2
-    {holds_132, true, 67108864, nullptr, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {holds_134, true, 67108864, nullptr, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "64MiB"},  // aclnnWeightQuantBatchMatmulV3
-    {nullptr, true, 16777216, size_133, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
+    {nullptr, true, 16777216, size_135, nullptr, nullptr, kComposite, kMatrices, WorkspaceBasis::kMedium,
      "16MiB + up(n(weight), 256) * 6"},  // aclnnWeightQuantBatchMatmulV3
 }};
 
 // Of each operator of spec/operators.csv: where its rules end.
 constexpr std::array<uint16_t, 905> kEnds = {0, 1, 1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 5, 6, 6, 6, 7, 8, 9, 9,
-    9, 10, 11, 14, 17, 17, 17, 18, 18, 18, 18, 19, 20, 21, 21, 21, 21, 21, 21, 21, 21, 21, 22, 23, 23, 23, 23, 23, 23,
-    23, 24, 24, 25, 26, 27, 28, 28, 29, 30, 31, 31, 32, 33, 33, 33, 33, 33, 33, 33, 33, 33, 34, 35, 35, 35, 36, 37,
-    38, 41, 42, 42, 42, 42, 42, 42, 42, 42, 42, 42, 42, 42, 43, 44, 45, 46, 47, 47, 47, 47, 47, 47, 47, 48, 50, 50,
-    50, 51, 51, 51, 51, 51, 52, 53, 53, 54, 54, 54, 54, 54, 54, 54, 54, 54, 54, 54, 57, 62, 63, 63, 64, 65, 65, 65,
-    65, 65, 65, 66, 66, 66, 66, 66, 66, 66, 66, 67, 68, 69, 69, 69, 70, 70, 70, 71, 71, 72, 73, 74, 75, 75, 75, 75,
-    75, 75, 75, 75, 75, 75, 75, 75, 75, 75, 76, 77, 78, 79, 79, 79, 80, 80, 81, 81, 82, 83, 83, 84, 84, 84, 85, 85,
-    85, 86, 86, 86, 86, 86, 86, 86, 87, 87, 91, 94, 97, 100, 103, 107, 111, 111, 112, 113, 114, 115, 116, 117, 118,
-    119, 120, 121, 121, 121, 122, 123, 123, 123, 123, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135,
-    136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155, 156, 157, 158,
-    159, 160, 161, 162, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181,
-    182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 191, 191, 191, 191, 191, 191, 192, 193, 194, 194, 194, 194, 194,
-    194, 194, 194, 194, 194, 195, 195, 195, 195, 196, 196, 197, 198, 199, 200, 201, 201, 201, 202, 202, 202, 202, 203,
-    203, 204, 205, 206, 207, 208, 208, 208, 208, 208, 208, 208, 208, 208, 208, 210, 211, 212, 212, 212, 212, 212, 213,
-    214, 215, 218, 221, 224, 224, 225, 226, 226, 226, 226, 226, 226, 226, 226, 226, 226, 226, 226, 226, 226, 226, 226,
-    227, 228, 229, 229, 229, 229, 231, 232, 232, 232, 233, 233, 233, 234, 235, 235, 235, 236, 236, 236, 236, 236, 236,
-    236, 236, 236, 236, 236, 236, 236, 236, 236, 236, 236, 236, 238, 238, 238, 239, 239, 239, 240, 240, 240, 240, 240,
-    240, 240, 240, 240, 240, 240, 240, 241, 241, 241, 241, 241, 241, 241, 241, 241, 241, 241, 241, 241, 241, 241, 241,
-    241, 241, 241, 241, 241, 241, 242, 243, 243, 243, 243, 243, 243, 243, 243, 243, 243, 244, 245, 245, 245, 246, 247,
-    247, 247, 247, 249, 251, 252, 252, 252, 252, 252, 252, 252, 252, 252, 252, 252, 252, 253, 253, 253, 253, 253, 253,
-    253, 253, 253, 253, 253, 253, 253, 253, 253, 254, 255, 255, 255, 255, 255, 255, 257, 259, 259, 260, 261, 261, 261,
-    261, 262, 262, 262, 262, 262, 262, 262, 262, 262, 262, 263, 264, 264, 264, 264, 265, 266, 267, 268, 269, 269, 269,
-    269, 270, 271, 271, 272, 272, 272, 272, 272, 272, 272, 273, 273, 273, 273, 273, 273, 273, 273, 273, 274, 275, 275,
-    275, 276, 277, 278, 278, 278, 278, 278, 279, 280, 280, 280, 280, 281, 281, 284, 284, 285, 286, 287, 287, 287, 287,
-    288, 289, 289, 290, 291, 292, 293, 294, 295, 295, 295, 295, 295, 296, 297, 297, 297, 297, 297, 297, 297, 297, 297,
-    297, 297, 298, 299, 300, 300, 300, 300, 300, 303, 304, 305, 305, 305, 306, 307, 308, 309, 310, 311, 312, 313, 314,
-    314, 315, 316, 317, 318, 319, 320, 321, 322, 323, 324, 325, 326, 326, 326, 327, 328, 330, 330, 331, 331, 331, 332,
-    333, 333, 334, 335, 335, 336, 336, 336, 337, 337, 337, 337, 338, 339, 340, 341, 342, 342, 342, 342, 342, 342, 343,
-    343, 343, 343, 343, 343, 343, 343, 343, 343, 343, 343, 343, 343, 344, 345, 346, 346, 346, 347, 348, 348, 348, 348,
-    348, 348, 348, 348, 348, 348, 348, 348, 349, 349, 349, 349, 349, 349, 349, 349, 349, 349, 350, 351, 351, 351, 351,
-    351, 351, 351, 351, 352, 352, 352, 353, 353, 353, 353, 353, 353, 353, 354, 354, 354, 354, 354, 355, 356, 356, 357,
-    358, 359, 360, 360, 360, 360, 360, 360, 360, 360, 360, 361, 361, 362, 362, 363, 363, 364, 365, 366, 367, 368, 369,
-    369, 370, 370, 371, 371, 371, 372, 372, 372, 373, 374, 374, 374, 375, 376, 376, 377, 377, 377, 378, 379, 380, 380,
-    380, 380, 381, 382, 383, 384, 384, 384, 384, 384, 384, 384, 384, 384, 385, 386, 386, 386, 386, 386, 387, 388, 388,
-    389, 389, 389, 390, 391, 393, 393, 393, 393, 393, 394, 395, 395, 396, 397, 398, 398, 398, 398, 398, 398, 398, 398,
-    398, 399, 400, 400, 400, 400, 401, 401, 401, 402, 403, 403, 403, 403, 403, 404, 405, 405, 405, 405, 405, 405, 405,
-    405, 406, 407, 408, 409, 409, 410, 411, 412, 413, 414, 415, 416, 417, 417, 417, 418, 418, 419, 420, 420, 421, 422,
-    422, 423, 423, 424, 425, 426, 426, 426, 426, 426, 426, 426, 428, 430, 430, 430, 430, 430, 430, 430};
+    9, 10, 11, 14, 17, 17, 17, 18, 18, 18, 18, 19, 21, 22, 22, 22, 22, 22, 22, 22, 22, 22, 23, 24, 24, 24, 24, 24, 24,
+    24, 25, 25, 26, 27, 28, 29, 29, 30, 31, 32, 32, 33, 34, 34, 34, 34, 34, 34, 34, 34, 34, 35, 36, 36, 36, 37, 38,
+    39, 42, 43, 43, 43, 43, 43, 43, 43, 43, 43, 43, 43, 43, 44, 45, 46, 47, 48, 48, 48, 48, 48, 48, 48, 49, 51, 51,
+    51, 52, 52, 52, 52, 52, 53, 54, 54, 55, 55, 55, 55, 55, 55, 55, 55, 55, 55, 55, 58, 63, 64, 64, 65, 66, 66, 66,
+    66, 66, 66, 67, 67, 67, 67, 67, 67, 67, 67, 68, 69, 70, 70, 70, 71, 71, 71, 72, 72, 73, 74, 75, 76, 76, 76, 76,
+    76, 76, 76, 76, 76, 76, 76, 76, 76, 76, 77, 78, 79, 80, 80, 80, 81, 81, 82, 82, 83, 84, 84, 85, 85, 85, 86, 86,
+    86, 87, 87, 87, 87, 87, 87, 87, 88, 88, 92, 95, 98, 101, 104, 108, 112, 112, 113, 114, 115, 116, 117, 118, 119,
+    120, 121, 122, 122, 122, 123, 124, 124, 124, 124, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136,
+    137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155, 156, 157, 158, 159,
+    160, 161, 162, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182,
+    183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 192, 192, 192, 192, 192, 192, 193, 194, 195, 195, 195, 195, 195,
+    195, 195, 195, 195, 195, 196, 196, 196, 196, 197, 197, 198, 199, 200, 201, 202, 202, 202, 203, 203, 203, 203, 204,
+    204, 205, 206, 207, 208, 209, 209, 209, 209, 209, 209, 209, 209, 209, 209, 211, 212, 213, 213, 213, 213, 213, 214,
+    215, 216, 219, 222, 225, 225, 226, 227, 227, 227, 227, 227, 227, 227, 227, 227, 227, 227, 227, 227, 227, 227, 227,
+    228, 229, 230, 230, 230, 230, 232, 233, 233, 233, 234, 234, 234, 235, 236, 236, 236, 237, 237, 237, 237, 237, 237,
+    237, 237, 237, 237, 237, 237, 237, 237, 237, 237, 237, 237, 239, 239, 239, 240, 240, 240, 241, 241, 241, 241, 241,
+    241, 241, 241, 241, 241, 241, 241, 242, 242, 242, 242, 242, 242, 242, 242, 242, 242, 242, 242, 242, 242, 242, 242,
+    242, 242, 242, 242, 242, 242, 243, 244, 244, 244, 244, 244, 244, 244, 244, 244, 244, 245, 246, 246, 246, 247, 248,
+    248, 248, 248, 250, 252, 253, 253, 253, 253, 253, 253, 253, 253, 253, 253, 253, 253, 254, 254, 254, 254, 254, 254,
+    254, 254, 254, 254, 254, 254, 254, 254, 254, 255, 256, 256, 256, 256, 256, 256, 258, 260, 260, 261, 262, 262, 262,
+    262, 263, 263, 263, 263, 263, 263, 263, 263, 263, 263, 264, 265, 265, 265, 265, 266, 267, 268, 269, 270, 270, 270,
+    270, 271, 272, 272, 273, 273, 273, 273, 273, 273, 273, 274, 274, 274, 274, 274, 274, 274, 274, 274, 275, 276, 276,
+    276, 277, 278, 279, 279, 279, 279, 279, 280, 281, 281, 281, 281, 282, 282, 285, 285, 286, 287, 288, 288, 288, 288,
+    289, 290, 290, 291, 292, 293, 294, 295, 296, 296, 296, 296, 296, 297, 298, 298, 298, 298, 298, 298, 298, 298, 298,
+    298, 298, 299, 300, 301, 301, 301, 301, 301, 304, 305, 306, 306, 306, 307, 308, 309, 310, 311, 312, 313, 314, 315,
+    315, 316, 317, 318, 319, 320, 321, 322, 323, 324, 325, 326, 327, 327, 327, 328, 329, 331, 331, 332, 332, 332, 333,
+    334, 334, 335, 336, 336, 337, 337, 337, 338, 338, 338, 338, 339, 340, 341, 342, 343, 343, 343, 343, 343, 343, 344,
+    344, 344, 344, 344, 344, 344, 344, 344, 344, 344, 344, 344, 344, 345, 346, 347, 347, 347, 348, 349, 349, 349, 349,
+    349, 349, 349, 349, 349, 349, 349, 349, 350, 350, 350, 350, 350, 350, 350, 350, 350, 350, 351, 352, 352, 352, 352,
+    352, 352, 352, 352, 353, 353, 353, 354, 354, 354, 354, 354, 354, 354, 355, 355, 355, 355, 355, 356, 357, 357, 358,
+    359, 360, 361, 361, 361, 361, 361, 361, 361, 361, 361, 362, 362, 363, 363, 364, 364, 365, 366, 367, 368, 369, 370,
+    370, 371, 371, 372, 372, 372, 373, 373, 373, 374, 375, 375, 375, 376, 377, 377, 378, 378, 378, 379, 380, 381, 381,
+    381, 381, 382, 383, 384, 385, 385, 385, 385, 385, 385, 385, 385, 385, 386, 387, 387, 387, 387, 387, 388, 389, 389,
+    390, 390, 390, 391, 392, 394, 394, 394, 394, 394, 395, 396, 396, 397, 398, 399, 399, 399, 399, 399, 399, 399, 399,
+    399, 400, 401, 401, 401, 401, 402, 402, 402, 403, 404, 404, 404, 404, 404, 405, 406, 406, 406, 406, 406, 406, 406,
+    406, 407, 408, 409, 410, 410, 411, 412, 413, 414, 415, 416, 417, 418, 418, 418, 419, 419, 420, 421, 421, 422, 423,
+    423, 424, 424, 425, 426, 427, 427, 427, 427, 427, 427, 427, 429, 431, 431, 431, 431, 431, 431, 431};
 
 }  // namespace
 
