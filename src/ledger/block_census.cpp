@@ -77,8 +77,10 @@ void BlockCensus::allocated(uint64_t address, uint64_t size_bytes, const Birth& 
 void BlockCensus::freed(uint64_t address) {
   const Block* block = live_.find(address);
   if (block == nullptr) return;
+  // What a program that ran out of memory gives back last, its exception held.
+  const bool was_dropped = !is_over_ || out_of_memory_.is_set;
   if (peak_.is_set && block->birth <= peak_.births)
-    peak_.gone.push_back(holder_of(*block, kind_of(*block, !is_over_, nullptr)));
+    peak_.gone.push_back(holder_of(*block, kind_of(*block, was_dropped, nullptr)));
   if (out_of_memory_.is_set && block->birth <= out_of_memory_.births)
     out_of_memory_.gone.push_back(holder_of(*block, kind_of(*block, true, &out_of_memory_)));
   live_.erase(address);

@@ -57,6 +57,19 @@ TEST(BlockCensus, WhatIsGoneBeforeBackwardIsTemporary) {
   EXPECT_EQ(memory.imbalances(), std::vector<std::string>{});
 }
 
+// Blocks that live until the interpreter ends were held to the end, unless an exception kept them that long.
+TEST(BlockCensus, WhatGoesAtTheEndIsAResultUnlessTheProgramRanOutOfMemory) {
+  for (const bool ran_out : {false, true}) {
+    MemoryAccount memory(0);
+    memory.block_allocated(1 * kMiB, kMiB, false, 2, 5);
+    if (ran_out) memory.out_of_memory(OutOfMemory());
+    memory.phase_began(Phase::kExit);
+    memory.block_freed(1 * kMiB);
+    memory.finish();
+    EXPECT_EQ(bytes(memory.at_peak(), ran_out ? BlockKind::kTemporary : BlockKind::kResult), kMiB) << ran_out;
+  }
+}
+
 TEST(BlockCensus, WhereNothingIsToldAllIsUnexplained) {
   MemoryAccount memory(0);
   memory.block_allocated(1 * kMiB, kMiB, false, 2);
