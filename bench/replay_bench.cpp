@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include "replay/caching_allocator.h"
 #include "replay/driver.h"
+#include "replay/repeats.h"
 #include "replay/simulate.h"
 #include "replay/trace_history.h"
 #include "replay/workload.h"
@@ -39,9 +41,13 @@ Workload repeated(const Workload& once, size_t events) {
   }
   for (uint32_t slot = 0; slot < once.slots; ++slot)
     if (is_held[slot]) pass.push_back({0, slot, 0, OperationKind::kFree, 0});
-  while (load.operations.size() < events)
+  load.steps.clear();
+  load.repeats.clear();
+  while (load.operations.size() < events) {
+    load.steps.push_back(static_cast<uint32_t>(load.operations.size()));
     for (size_t index = 0; index < pass.size() && load.operations.size() < events; ++index)
       load.operations.push_back(pass[index]);
+  }
   return load;
 }
 
@@ -80,6 +86,29 @@ void ReplayDemo(benchmark::State& state) {
 }
 BENCHMARK(ReplayDemo)->Arg(0)->ArgName("expandable")->Unit(benchmark::kMillisecond);
 BENCHMARK(ReplayDemo)->Arg(1)->ArgName("expandable")->Unit(benchmark::kMillisecond);
+
+// The same where passes that provably come to the same as one before them are not replayed: no speed of the replay, but
+// what a search over settings gains where a program's steps are all alike.
+void ReplayDemoSkippingRepeats(benchmark::State& state) {
+  Workload load = demo(kEvents);
+  if (load.operations.empty()) return state.SkipWithError("DRYDOCK_BENCH_RUN names no run with blocks");
+  const auto begin = std::chrono::steady_clock::now();
+  load.repeats = find_repeats(load);
+  const std::chrono::duration<double> finding = std::chrono::steady_clock::now() - begin;
+  const Settings settings = settings_of(state.range(0) == 0 ? "" : "expandable_segments:True");
+  uint64_t skipped = 0;
+  Outcome outcome;
+  for (auto _ : state) {
+    outcome = simulate(load, settings, &skipped);
+    benchmark::DoNotOptimize(outcome);
+  }
+  if (outcome != simulate(demo(kEvents), settings)) return state.SkipWithError("not the outcome of all operations");
+  state.SetItemsProcessed(static_cast<int64_t>(load.operations.size()) * state.iterations());
+  state.counters["skipped"] = static_cast<double>(skipped);
+  state.counters["finding_ms"] = finding.count() * 1000;  // once for a workload
+}
+BENCHMARK(ReplayDemoSkippingRepeats)->Arg(0)->ArgName("expandable")->Unit(benchmark::kMillisecond);
+BENCHMARK(ReplayDemoSkippingRepeats)->Arg(1)->ArgName("expandable")->Unit(benchmark::kMillisecond);
 
 // The same with the plain allocator of the tests.
 void ReplayDemoWithSets(benchmark::State& state) {

@@ -76,6 +76,43 @@ void CachingAllocator::adopt(const std::vector<StateSegment>& segments,
   }
 }
 
+void CachingAllocator::repeat_tally(const AllocatorTally& before, uint64_t times) {
+  tally_.retries += (tally_.retries - before.retries) * times;
+  tally_.collections += (tally_.collections - before.collections) * times;
+  tally_.rejections += (tally_.rejections - before.rejections) * times;
+  tally_.segments += (tally_.segments - before.segments) * times;
+}
+
+// Peaks only grow, and what was compared with settings stays so: neither decides an answer.
+bool CachingAllocator::describe(const std::vector<uint64_t>& ids, std::vector<uint64_t>& words) const {
+  if (!pending_.empty()) return false;
+  words.insert(words.end(), {has_limit_ ? allowed_bytes_ : kUnlimited, total_units_, allocated_units_});
+  for (const Workspace& workspace : workspaces_) words.insert(words.end(), {workspace.address, workspace.bytes});
+  std::vector<uint32_t> used;
+  for (uint32_t index = 1; index < blocks_.size(); ++index)
+    if (blocks_[index].state != State::kUnused) used.push_back(index);
+  std::sort(used.begin(), used.end(),
+            [&](uint32_t one, uint32_t other) { return blocks_[one].address < blocks_[other].address; });
+  for (const uint32_t index : used) {
+    const Block& block = blocks_[index];
+    // With garbage collection, blocks of another age are other blocks. A block is followed by what stands next to it in
+    // its segment, or by none.
+    const uint64_t age = block.state == State::kFree && settings_.garbage_collection_threshold > 0
+                             ? lookups_[block.shelf / streams_] - block.born
+                             : 0;
+    words.insert(words.end(),
+                 {block.address,
+                  uint64_t{block.size} << 32 | uint64_t{block.shelf} << 8 | uint64_t{block.previous == kNoBlock} << 7 |
+                      uint64_t{block.next == kNoBlock} << 6 | static_cast<uint64_t>(block.state),
+                  age, block.state == State::kActive ? ids[index] : 0});
+    if (is_expandable(block)) {
+      const Segment& segment = segments_[block.segment];
+      words.insert(words.end(), {segment.address, segment.size, segment.piece});
+    }
+  }
+  return true;
+}
+
 bool CachingAllocator::would_hit(uint64_t bytes, uint32_t stream, uint32_t pool) const {
   const Request request = request_of(bytes, stream, pool);
   return !shelves_[request.shelf].cached.is_end(find_cached(request));

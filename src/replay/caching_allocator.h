@@ -96,6 +96,13 @@ class CachingAllocator {
     tally.peak_allocated_bytes = peak_allocated_units_ * kUnit;
     return tally;
   }
+  /// As if what was done since the tally was `before` had been done `times` more, and had led to the same state.
+  void repeat_tally(const AllocatorTally& before, uint64_t times);
+  /// All that decides its answers, appended; `ids` says for each block what will name it. Not of what waits for other
+  /// streams: false if there is any.
+  bool describe(const std::vector<uint64_t>& ids, std::vector<uint64_t>& words) const;
+  /// Blocks are numbered below this.
+  size_t blocks() const { return blocks_.size(); }
   const Indifference& indifference() const { return indifference_; }
   /// Bytes above which garbage is collected; kUnlimited if it never is.
   uint64_t collection_threshold() const;

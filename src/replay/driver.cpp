@@ -49,6 +49,14 @@ void SimulatedDriver::give_back(Ranges& ranges, uint64_t begin, uint64_t bytes) 
   ranges.emplace(begin, end);
 }
 
+void SimulatedDriver::describe(std::vector<uint64_t>& words) const {
+  words.push_back(used_bytes_);
+  for (const Ranges* ranges : {&heap_, &reservations_}) {
+    words.push_back(ranges->size());
+    for (const auto& [begin, end] : *ranges) words.insert(words.end(), {begin, end});
+  }
+}
+
 bool SimulatedDriver::allocate(uint64_t bytes, uint64_t& address) {
   ++calls_;
   const uint64_t pages = round_up(bytes, kPage);

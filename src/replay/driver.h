@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 // What a caching allocator gets its memory from.
 
@@ -40,6 +41,10 @@ class SimulatedDriver final : public Driver {
   uint64_t total_bytes() const override { return total_bytes_; }
 
   uint64_t calls() const { return calls_; }
+  /// As if what was called since there had been `before` calls had been called `times` more.
+  void repeat_calls(uint64_t before, uint64_t times) { calls_ += (calls_ - before) * times; }
+  /// All that decides its answers, appended.
+  void describe(std::vector<uint64_t>& words) const;
   uint64_t free_bytes() const { return total_bytes_ - used_bytes_; }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "replay/caching_allocator.h"
 #include "replay/driver.h"
+#include "replay/steady_state.h"
 
 namespace drydock::replay {
 namespace {
@@ -32,25 +33,30 @@ class Replay {
   }
 
   const Indifference& indifference() const { return allocator_.indifference(); }
+  uint64_t skipped() const { return skipped_; }
 
  private:
   template <Speciality kSpeciality>
   Outcome run_all() {
     Outcome outcome;
-    const Operation* const begin = workload_.operations.data();
-    const Operation* const end = begin + workload_.operations.size();
-    const Operation* at = begin;
-    for (; at != end; ++at) {
-      if (step<kSpeciality>(*at)) continue;
-      if (outcome.fits) {
-        outcome.fits = false;
-        outcome.failed_operation = static_cast<uint32_t>(at - begin);
-        outcome.failed_bytes = at->bytes;
+    const Operation* at = workload_.operations.data();
+    bool goes_on = true;
+    LastTouch touched(workload_);
+    for (const Repeat& repeat : workload_.repeats) {
+      if (size_t{repeat.begin} + size_t{repeat.length} * repeat.count > workload_.operations.size()) break;
+      SteadyState steady(workload_, repeat, touched);
+      while (goes_on && !steady.is_over()) {
+        goes_on = run_until<kSpeciality>(steady.next(), at, outcome);
+        if (!goes_on) break;
+        const Operation* const on = workload_.operations.data() + steady.skip(allocator_, driver_, blocks_);
+        skipped_ += static_cast<uint64_t>(on - at);
+        at = on;
       }
-      if (at->kind != OperationKind::kRefuse) break;
+      if (!goes_on) break;
     }
+    if (goes_on) run_until<kSpeciality>(workload_.operations.size(), at, outcome);
     const AllocatorTally& tally = allocator_.tally();
-    outcome.operations = static_cast<uint64_t>(at - begin);
+    outcome.operations = static_cast<uint64_t>(at - workload_.operations.data());
     outcome.peak_allocated_bytes = tally.peak_allocated_bytes;
     outcome.peak_reserved_bytes = tally.peak_reserved_bytes;
     outcome.allocated_at_peak_bytes = tally.allocated_at_peak_bytes;
@@ -62,6 +68,23 @@ class Replay {
     outcome.collections = tally.collections;
     outcome.rejections = tally.rejections;
     return outcome;
+  }
+
+  // False if the replay ends before that.
+  template <Speciality kSpeciality>
+  bool run_until(size_t operation, const Operation*& at, Outcome& outcome) {
+    const Operation* const begin = workload_.operations.data();
+    const Operation* const end = begin + operation;
+    for (; at != end; ++at) {
+      if (step<kSpeciality>(*at)) continue;
+      if (outcome.fits) {
+        outcome.fits = false;
+        outcome.failed_operation = static_cast<uint32_t>(at - begin);
+        outcome.failed_bytes = at->bytes;
+      }
+      if (at->kind != OperationKind::kRefuse) return false;
+    }
+    return true;
   }
 
   // What was held before the first event has to lie somewhere: it is asked for anew, largest first, so that a history
@@ -135,6 +158,7 @@ class Replay {
   uint64_t padding_;
   SimulatedDriver driver_;
   CachingAllocator allocator_;
+  uint64_t skipped_ = 0;
   std::vector<uint32_t> blocks_;   // by slot
   std::vector<uint64_t> numbers_;  // by slot, of blocks that were freed for later
 };
@@ -155,7 +179,12 @@ struct Thresholds {
 
 }  // namespace
 
-Outcome simulate(const Workload& workload, const Settings& settings) { return Replay(workload, settings).run(); }
+Outcome simulate(const Workload& workload, const Settings& settings, uint64_t* skipped) {
+  Replay replay(workload, settings);
+  const Outcome outcome = replay.run();
+  if (skipped != nullptr) *skipped = replay.skipped();
+  return outcome;
+}
 
 Outcomes::Outcomes(const Workload& workload) : workload_(workload) {
   for (const Operation& operation : workload.operations) {

@@ -15,7 +15,7 @@ struct Outcome {
   bool fits = true;
   uint32_t failed_operation = 0;  ///< index into Workload::operations, where it does not fit
   uint64_t failed_bytes = 0;      ///< what was asked for there
-  uint64_t operations = 0;        ///< that were replayed
+  uint64_t operations = 0;        ///< that were replayed, or known to come to the same as others
   uint64_t peak_allocated_bytes = 0;
   uint64_t peak_reserved_bytes = 0;
   uint64_t allocated_at_peak_bytes = 0;  ///< when the most was reserved
@@ -38,8 +38,9 @@ struct Outcome {
 
 /// Runs the model on a workload with a simulated driver. A request that is refused ends the replay, as nobody knows
 /// what the program would do next; one that was refused in the history, too, only makes that it does not fit.
-/// Thread-safe: the workload is only read.
-Outcome simulate(const Workload& workload, const Settings& settings);
+/// Of what Workload::repeats says repeats, the repetitions that provably come to the same are not replayed: `skipped`
+/// gets the number of their operations. Thread-safe: the workload is only read.
+Outcome simulate(const Workload& workload, const Settings& settings, uint64_t* skipped = nullptr);
 
 /// Outcomes of many settings on one workload. What provably comes to the same is replayed once: settings that differ in
 /// keys without effect under the others (segment_size_mb without expandable segments), and values of max_split_size_mb,

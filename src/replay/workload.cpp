@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "replay/repeats.h"
+
 namespace drydock::replay {
 namespace {
 
@@ -33,8 +35,14 @@ class Builder {
       load_.total_bytes = history_.devices[load_.device].total_bytes;
       load_.external_bytes = history_.devices[load_.device].external_bytes;
     }
-    for (uint32_t index = 0; index < history_.events.size(); ++index)
-      if (history_.events[index].device == load_.device) take(history_.events[index], index);
+    for (uint32_t index = 0; index < history_.events.size(); ++index) {
+      if (history_.events[index].kind == EventKind::kStep) {
+        load_.steps.push_back(static_cast<uint32_t>(load_.operations.size()));
+      } else if (history_.events[index].device == load_.device) {
+        take(history_.events[index], index);
+      }
+    }
+    load_.repeats = find_repeats(load_);
     load_.lower_bound_bytes = round_up(load_.peak_live_bytes, kPage);
     tell();
     return std::move(load_);

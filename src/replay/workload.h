@@ -32,10 +32,19 @@ struct Operation {
 };
 static_assert(sizeof(Operation) == 16);
 
+/// `count` times the same `length` operations, from `begin` on.
+struct Repeat {
+  uint32_t begin = 0;
+  uint32_t length = 0;
+  uint32_t count = 0;
+};
+
 struct Workload {
   uint8_t device = 0;
   std::vector<Operation> operations;
   std::vector<uint32_t> events;  ///< of each operation: index into History::events
+  std::vector<uint32_t> steps;   ///< ends of optimizer steps: number of operations before each
+  std::vector<Repeat> repeats;   ///< what find_repeats says; without it, every operation is replayed
   uint32_t slots = 0;
   uint32_t streams = 1;
   uint32_t pools = 1;
