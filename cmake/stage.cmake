@@ -22,6 +22,15 @@ foreach(folder runtime compiler opp)
   install(FILES "${DRYDOCK_STAGE}/cann/${folder}/README" DESTINATION "drydock/cann/${folder}")
 endforeach()
 
+# torch_npu's profiler runs the msprof of the PATH, and asks for a script beside it that it never starts.
+file(COPY cmake/msprof DESTINATION "${DRYDOCK_STAGE}/cann/tools/profiler/bin")
+set(msprof_script tools/profiler/profiler_tool/analysis/msprof/msprof.py)
+file(WRITE "${DRYDOCK_STAGE}/cann/${msprof_script}"
+  "# torch_npu's profiler looks for this file before it runs msprof. Drydock's msprof needs nothing in it.\n")
+install(PROGRAMS cmake/msprof DESTINATION drydock/cann/tools/profiler/bin)
+install(FILES "${DRYDOCK_STAGE}/cann/${msprof_script}" DESTINATION
+  drydock/cann/tools/profiler/profiler_tool/analysis/msprof)
+
 install(TARGETS drydock_shared LIBRARY DESTINATION drydock/cann/lib64)
 foreach(library IN LISTS DRYDOCK_DOOR_LIBRARIES DRYDOCK_PRELOAD_LIBRARIES)
   install(TARGETS ${library} LIBRARY DESTINATION drydock/cann/lib64)

@@ -12,7 +12,6 @@
 
 #include "abi/entry_arguments.h"
 #include "abi/generated/entries.h"
-#include "base/handle_pool.h"
 #include "device/blocks.h"
 #include "device/client_allocator.h"
 #include "device/context.h"
@@ -22,8 +21,7 @@
 #include "trace/block_birth.h"
 #include "trace/recorder.h"
 
-// What tools call: mstx (ranges, and the blocks of torch_npu's allocator), the driver's query libraries (hal, dcmi),
-// and the objects of the vendor's profiler.
+// What tools call: mstx (ranges, and the blocks of torch_npu's allocator), the driver's query libraries (hal, dcmi).
 
 namespace drydock::entries {
 namespace {
@@ -153,19 +151,6 @@ struct PcieInfo {
   unsigned char reserved[32];
 };
 static_assert(sizeof(PcieInfo) == 64 && offsetof(PcieInfo, domain) == 16 && offsetof(PcieInfo, function_id) == 28);
-
-// --- the vendor's profiler ---
-
-struct ProfilerConfig {
-  uint64_t data_types = 0;
-};
-struct ProfilerStep {};
-
-template <class Object>
-HandlePool<Object>& profiler_objects() {
-  static HandlePool<Object>& objects = *new HandlePool<Object>(4096);
-  return objects;
-}
 
 }  // namespace
 
@@ -325,35 +310,6 @@ int dcmi_get_affinity_cpu_info_by_device_id(int card_id, int device_id, char* af
   if (written < 0 || written >= *length) return kDcmiInvalidParameter;
   *length = written;
   return kDcmiOk;
-}
-
-void* aclprofCreateConfig(uint32_t* device_id_list, uint32_t device_nums, int32_t, const void*,
-                          uint64_t data_type_config) {
-  if (device_nums > 0 && device_id_list == nullptr) return nullptr;
-  return profiler_objects<ProfilerConfig>().create(ProfilerConfig{data_type_config});
-}
-
-Status aclprofDestroyConfig(const void* profiler_config) {
-  if (profiler_objects<ProfilerConfig>().destroy(profiler_config)) return Status::ok();
-  return bad_argument("aclprofDestroyConfig",
-                      "the configuration is null, was destroyed before, or is no configuration.");
-}
-
-void* aclprofCreateStepInfo() { return profiler_objects<ProfilerStep>().create(); }
-
-void aclprofDestroyStepInfo(void* stepinfo) { profiler_objects<ProfilerStep>().destroy(stepinfo); }
-
-Status aclprofGetSupportedFeatures(size_t* features_size, void** features_data) {
-  constexpr std::string_view kEntry = "aclprofGetSupportedFeatures";
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "featuresSize", features_size));
-  DRYDOCK_RETURN_IF_ERROR(require_argument(kEntry, "featuresData", features_data));
-  *features_size = 0;
-  *features_data = nullptr;
-  return Status::ok();
-}
-
-Status aclprofGetSupportedFeaturesV2(size_t* features_size, void** features_data) {
-  return aclprofGetSupportedFeatures(features_size, features_data);
 }
 
 uint64_t MsprofSysCycleTime() { return device::host_counter(); }

@@ -58,6 +58,15 @@ struct ExportOptions {
 /// Writes a run's memory in a format of others.
 int export_command(const ExportOptions& options);
 
+struct MsprofOptions {
+  std::string output;   ///< a folder of a profiler (PROF_*), or one that holds some
+  std::string exports;  ///< on, off or empty, as the vendor's command has it
+  std::string analyze;  ///< the same
+  std::string type;     ///< text
+};
+/// What the vendor's `msprof` does with a profiler's folder: the files that torch_npu's parser reads.
+int msprof_command(const MsprofOptions& options);
+
 struct WatchOptions {
   std::string run;                 ///< a run folder or a trace file
   bool npu_smi = false;            ///< the machine's real devices instead

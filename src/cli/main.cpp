@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -197,6 +198,23 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   return verb;
 }
 
+CLI::App* add_msprof(CLI::App& app, MsprofOptions& options) {
+  CLI::App* verb = app.add_subcommand("msprof", "Export what a program's profiler left, as the vendor's msprof does");
+  verb->add_option("--output", options.output, "A folder PROF_*, or one that holds some")
+      ->required()
+      ->check(CLI::Validator(refuse_empty, ""));
+  verb->add_option("--export", options.exports, "on: write op_summary, op_statistic, task_time and the timeline")
+      ->check(CLI::IsMember({"on", "off"}));
+  verb->add_option("--analyze", options.analyze, "on: communication; there is nothing to analyse yet")
+      ->check(CLI::IsMember({"on", "off"}));
+  verb->footer(
+      "torch_npu.profiler calls this by itself (as msprof, which drydock run puts on the PATH). The files are in\n"
+      "PROF_*/mindstudio_profiler_output. Of the vendor's command this is all there is: start programs with drydock "
+      "run.\n\n"
+      "Example:\n  msprof --export=on --output=PROF_000001_20261201093000123_0000000100000001\n");
+  return verb;
+}
+
 int dispatch(int argc, char** argv) {
   // What stands behind the first -- is the command's own and none of ours.
   RunOptions options;
@@ -278,10 +296,13 @@ int dispatch(int argc, char** argv) {
   ExportOptions export_options;
   CLI::App* exporter = add_export(app, export_options);
 
+  MsprofOptions msprof_options;
+  CLI::App* msprof = add_msprof(app, msprof_options);
+
   WatchOptions watch_options;
   CLI::App* watch = add_watch(app, watch_options);
 
-  const std::vector<CLI::App*> verbs = {run, env, ledger, report, trace, replay, tune, plan, support, exporter, watch};
+  const std::vector<CLI::App*> verbs = app.get_subcommands(std::function<bool(CLI::App*)>());
   for (CLI::App* verb : {ledger, report, trace, replay, support}) verb->footer("");  // not the examples of all verbs
   if (!own.empty() && !own[0].starts_with("-") &&
       std::none_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == own[0]; })) {
@@ -309,6 +330,7 @@ int dispatch(int argc, char** argv) {
   if (report->parsed()) return report_command(report_options);
   if (trace->parsed()) return trace_command(trace_options);
   if (exporter->parsed()) return export_command(export_options);
+  if (msprof->parsed()) return msprof_command(msprof_options);
   if (watch->parsed()) return watch_command(watch_options);
   replay_options.has_settings = replay_settings->count() > 0;
   if (replay->parsed()) return replay_command(replay_options);

@@ -160,8 +160,9 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   const std::string libraries = (cann_folder / "lib64").string();
   set["ASCEND_HOME_PATH"] = cann_folder.string();
   set["ASCEND_OPP_PATH"] = (cann_folder / "opp").string();
-  // Programs and their scripts find the virtual npu-smi.
-  set["PATH"] = with_in_front((root / "bin").string(), "PATH");
+  // Programs and their scripts find the virtual npu-smi, torch_npu's profiler its msprof.
+  set["PATH"] =
+      with_in_front((root / "bin").string() + ":" + (cann_folder / "tools" / "profiler" / "bin").string(), "PATH");
   // As CANN's set_env.sh does: pyACL.
   set["PYTHONPATH"] = with_in_front((cann_folder / "python" / "site-packages").string(), "PYTHONPATH");
   set["LD_LIBRARY_PATH"] = with_in_front(libraries, "LD_LIBRARY_PATH");

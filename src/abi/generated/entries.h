@@ -98,6 +98,14 @@ DRYDOCK_API void* aclprofCreateStepInfo();
 DRYDOCK_API Status aclprofDestroyConfig(const void* profilerConfig);
 // void aclprofDestroyStepInfo(aclprofStepInfo* stepinfo)
 DRYDOCK_API void aclprofDestroyStepInfo(void* stepinfo);
+// aclError aclprofFinalize(void)
+DRYDOCK_API Status aclprofFinalize();
+// aclError aclprofInit(const char* profilerResultPath, size_t length)
+DRYDOCK_API Status aclprofInit(const char* profilerResultPath, size_t length);
+// aclError aclprofStart(const aclprofConfig* profilerConfig)
+DRYDOCK_API Status aclprofStart(const void* profilerConfig);
+// aclError aclprofStop(const aclprofConfig* profilerConfig)
+DRYDOCK_API Status aclprofStop(const void* profilerConfig);
 // aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId)
 DRYDOCK_API Status aclrtCreateContext(void** context, int32_t deviceId);
 // aclError aclrtCreateEvent(aclrtEvent* event)

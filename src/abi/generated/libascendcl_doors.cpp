@@ -253,8 +253,7 @@ DRYDOCK_API void aclprofDestroyStepInfo(void* stepinfo) {
 }
 
 DRYDOCK_API int32_t aclprofFinalize() {
-  drydock::abi::took_hint(EntryId::aclprofFinalize);
-  return 0;
+  return drydock::abi::run_door(EntryId::aclprofFinalize, [&] { return drydock::entries::aclprofFinalize(); });
 }
 
 DRYDOCK_API int32_t aclprofGetStepTimestamp(void*, int32_t, void*) {
@@ -262,19 +261,17 @@ DRYDOCK_API int32_t aclprofGetStepTimestamp(void*, int32_t, void*) {
   return 0;
 }
 
-DRYDOCK_API int32_t aclprofInit(const char*, size_t) {
-  drydock::abi::took_hint(EntryId::aclprofInit);
-  return 0;
+DRYDOCK_API int32_t aclprofInit(const char* profilerResultPath, size_t length) {
+  return drydock::abi::run_door(EntryId::aclprofInit, [&] { return drydock::entries::aclprofInit(profilerResultPath,
+      length); });
 }
 
-DRYDOCK_API int32_t aclprofStart(const void*) {
-  drydock::abi::took_hint(EntryId::aclprofStart);
-  return 0;
+DRYDOCK_API int32_t aclprofStart(const void* profilerConfig) {
+  return drydock::abi::run_door(EntryId::aclprofStart, [&] { return drydock::entries::aclprofStart(profilerConfig); });
 }
 
-DRYDOCK_API int32_t aclprofStop(const void*) {
-  drydock::abi::took_hint(EntryId::aclprofStop);
-  return 0;
+DRYDOCK_API int32_t aclprofStop(const void* profilerConfig) {
+  return drydock::abi::run_door(EntryId::aclprofStop, [&] { return drydock::entries::aclprofStop(profilerConfig); });
 }
 
 DRYDOCK_API int32_t aclrtBinaryGetFunction(void* const, const char*, void**) {
