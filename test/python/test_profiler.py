@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import itertools
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -75,7 +75,7 @@ def test_the_wheels_parser_reads_every_level(drydock, level):
     assert first["Output Shapes"] == '"32,64"'
     starts = [float(row["Start Time(us)"]) for row in kernels]
     assert starts == sorted(starts), "one stream, in order"
-    for before, after in zip(kernels, kernels[1:]):
+    for before, after in itertools.pairwise(kernels):
         assert float(after["Start Time(us)"]) >= float(before["Start Time(us)"]) + float(before["Duration(us)"]) - 0.01
     events = json.loads((output / "trace_view.json").read_text())
     launched = [event for event in events if event.get("cat") == "async_npu" and event["ph"] == "s"]
@@ -117,7 +117,7 @@ def test_msprof_says_what_it_cannot_do(drydock, session):
         done = drydock("msprof", "--export=on", "--output=PROF_000001_1_A")
         assert done.returncode == 2, damaged
         assert "is damaged" in done.stderr, damaged
-    os.remove(session)
+    session.unlink()
     assert "no folder of Drydock's profiler" in drydock("msprof", "--export=on", "--output=PROF_000001_1_A").stderr
     (drydock.work / "empty").mkdir()
     assert "no folder of a profiler" in drydock("msprof", "--export=on", "--output=empty").stderr
