@@ -130,8 +130,8 @@ Status export_one(const fs::path& prof, const FactsOf& facts_of, const timeline:
   const auto unknown =
       std::count_if(profile.spans().begin(), profile.spans().end(), [](const Span& span) { return !span.is_known; });
   if (unknown > 0)
-    sentences.push_back(fmt::format("{} of {} calls have no known device time: they are shown with none.", unknown,
-                                    profile.spans().size()));
+    sentences.push_back(fmt::format("{} of {} calls and copies have no known device time: they are shown with none.",
+                                    unknown, profile.spans().size()));
   return profile.write(prof / "mindstudio_profiler_output");
 }
 
