@@ -766,6 +766,43 @@ typedef enum HcclResult {
   HCCL_E_RESERVED = 1042,
 } HcclResult;
 
+typedef enum HcclDataType {
+  HCCL_DATA_TYPE_INT8 = 0,
+  HCCL_DATA_TYPE_INT16 = 1,
+  HCCL_DATA_TYPE_INT32 = 2,
+  HCCL_DATA_TYPE_FP16 = 3,
+  HCCL_DATA_TYPE_FP32 = 4,
+  HCCL_DATA_TYPE_INT64 = 5,
+  HCCL_DATA_TYPE_UINT64 = 6,
+  HCCL_DATA_TYPE_UINT8 = 7,
+  HCCL_DATA_TYPE_UINT16 = 8,
+  HCCL_DATA_TYPE_UINT32 = 9,
+  HCCL_DATA_TYPE_FP64 = 10,
+  HCCL_DATA_TYPE_BFP16 = 11,
+  HCCL_DATA_TYPE_INT128 = 12,
+  HCCL_DATA_TYPE_HIF8 = 14,
+  HCCL_DATA_TYPE_FP8E4M3 = 15,
+  HCCL_DATA_TYPE_FP8E5M2 = 16,
+  HCCL_DATA_TYPE_FP8E8M0 = 17,
+  HCCL_DATA_TYPE_RESERVED = 255,
+} HcclDataType;
+
+typedef void* HcclComm;
+
+typedef enum HcclReduceOp {
+  HCCL_REDUCE_SUM = 0,
+  HCCL_REDUCE_PROD = 1,
+  HCCL_REDUCE_MAX = 2,
+  HCCL_REDUCE_MIN = 3,
+  HCCL_REDUCE_RESERVED = 255,
+} HcclReduceOp;
+
+typedef struct HcclSendRecvItem HcclSendRecvItem;
+
+typedef struct HcclCommConfig HcclCommConfig;
+
+typedef struct HcclRootInfo HcclRootInfo;
+
 typedef enum HcclConfig {
   HCCL_DETERMINISTIC = 0,
   HCCL_CONFIG_RESERVED = 1,

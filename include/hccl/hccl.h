@@ -8,7 +8,57 @@ extern "C" {
 #endif
 
 // Communication between devices.
+HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType, HcclComm comm,
+    aclrtStream stream);
+HcclResult HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const void* recvCounts,
+    const void* recvDispls, HcclDataType dataType, HcclComm comm, aclrtStream stream);
+HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
+    HcclComm comm, aclrtStream stream);
+HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType, const void* recvBuf,
+    uint64_t recvCount, HcclDataType recvType, HcclComm comm, aclrtStream stream);
+HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls, HcclDataType sendType,
+    const void* recvBuf, const void* recvCounts, const void* rdispls, HcclDataType recvType, HcclComm comm,
+    aclrtStream stream);
+HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
+    const void* recvBuf, HcclDataType recvType, HcclComm comm, aclrtStream stream);
+HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
+HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm, aclrtStream stream);
+HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root, HcclComm comm,
+    aclrtStream stream);
+HcclResult HcclCommDestroy(HcclComm comm);
+HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
+HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank, HcclCommConfig* config,
+    HcclComm* comm);
+HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm);
+HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
+    const HcclCommConfig* config, HcclComm* comm);
+HcclResult HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const HcclRootInfo* rootInfoList,
+    uint32_t rank, uint32_t nExtRoot, const HcclCommConfig* config, HcclComm* comm);
+HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
+    uint32_t subCommRankId, HcclCommConfig* config, HcclComm* subComm);
+HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError);
+uint32_t HcclGetCommConfigCapability(void);
+HcclResult HcclGetCommName(HcclComm comm, char* commName);
+const char* HcclGetErrorString(HcclResult code);
+HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank);
+HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize);
+HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
+HcclResult HcclGetRootInfoScalable(HcclRootInfo* rootInfo);
+HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank, HcclComm comm,
+    aclrtStream stream);
+HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
+    uint32_t root, HcclComm comm, aclrtStream stream);
+HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType, HcclReduceOp op,
+    HcclComm comm, aclrtStream stream);
+HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls, void* recvBuf,
+    uint64_t recvCount, HcclDataType dataType, HcclReduceOp op, HcclComm comm, aclrtStream stream);
+HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root,
+    HcclComm comm, aclrtStream stream);
+HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank, HcclComm comm,
+    aclrtStream stream);
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue);
+HcclResult HcclGroupEnd(void);
+HcclResult HcclGroupStart(void);
 
 #ifdef __cplusplus
 }  // extern "C"

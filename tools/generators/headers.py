@@ -11,7 +11,7 @@ from .text import BANNER, wrap
 # Header -> libraries whose entries it declares.
 _RUNTIME_LIBRARIES = ("libascendcl", "libacl_op_compiler")
 _META_LIBRARIES = ("libnnopbase",)
-_COMMUNICATION_LIBRARIES = ("libhccl",)
+_COMMUNICATION_LIBRARIES = ("libhccl", "libhcomm")
 # Names under which clients include the runtime's declarations as well.
 _RUNTIME_ALIASES = ("acl_base.h", "acl_rt.h", "acl_op.h", "acl_op_compiler.h", "acl_base_rt.h")
 

@@ -378,8 +378,105 @@ DRYDOCK_API Status aclSetAclOpExecutorRepeatable(void* executor);
 //     int additionalDtype, int64_t** dstShape, uint64_t* dstShapeSize, int* actualFormat)
 DRYDOCK_API Status aclnnNpuFormatCastCalculateSizeAndFormat(const void* srcTensor, const int dstFormat,
     int additionalDtype, int64_t** dstShape, uint64_t* dstShapeSize, int* actualFormat);
+// HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType, HcclComm comm,
+//     aclrtStream stream)
+DRYDOCK_API Status HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, int32_t dataType, void* comm,
+    void* stream);
+// HcclResult HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const void* recvCounts,
+//     const void* recvDispls, HcclDataType dataType, HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const void* recvCounts,
+    const void* recvDispls, int32_t dataType, void* comm, void* stream);
+// HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
+//     HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, int32_t dataType, int32_t op,
+    void* comm, void* stream);
+// HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType, const void* recvBuf,
+//     uint64_t recvCount, HcclDataType recvType, HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclAlltoAll(const void* sendBuf, uint64_t sendCount, int32_t sendType, const void* recvBuf,
+    uint64_t recvCount, int32_t recvType, void* comm, void* stream);
+// HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls, HcclDataType sendType,
+//     const void* recvBuf, const void* recvCounts, const void* rdispls, HcclDataType recvType, HcclComm comm,
+//     aclrtStream stream)
+DRYDOCK_API Status HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls, int32_t sendType,
+    const void* recvBuf, const void* recvCounts, const void* rdispls, int32_t recvType, void* comm, void* stream);
+// HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
+//     const void* recvBuf, HcclDataType recvType, HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, int32_t sendType,
+    const void* recvBuf, int32_t recvType, void* comm, void* stream);
+// HcclResult HcclBarrier(HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclBarrier(void* comm, void* stream);
+// HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclBatchSendRecv(void* sendRecvInfo, uint32_t itemNum, void* comm, void* stream);
+// HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root, HcclComm comm,
+//     aclrtStream stream)
+DRYDOCK_API Status HcclBroadcast(void* buf, uint64_t count, int32_t dataType, uint32_t root, void* comm, void* stream);
+// HcclResult HcclCommDestroy(HcclComm comm)
+DRYDOCK_API Status HcclCommDestroy(void* comm);
+// HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms)
+DRYDOCK_API Status HcclCommInitAll(uint32_t ndev, int32_t* devices, void** comms);
+// HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank, HcclCommConfig* config,
+//     HcclComm* comm)
+DRYDOCK_API Status HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank, void* config, void** comm);
+// HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm)
+DRYDOCK_API Status HcclCommInitRootInfo(uint32_t nRanks, const void* rootInfo, uint32_t rank, void** comm);
+// HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
+//     const HcclCommConfig* config, HcclComm* comm)
+DRYDOCK_API Status HcclCommInitRootInfoConfig(uint32_t nRanks, const void* rootInfo, uint32_t rank,
+    const void* config, void** comm);
+// HcclResult HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const HcclRootInfo* rootInfoList,
+//     uint32_t rank, uint32_t nExtRoot, const HcclCommConfig* config, HcclComm* comm)
+DRYDOCK_API Status HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const void* rootInfoList,
+    uint32_t rank, uint32_t nExtRoot, const void* config, void** comm);
+// HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
+//     uint32_t subCommRankId, HcclCommConfig* config, HcclComm* subComm)
+DRYDOCK_API Status HcclCreateSubCommConfig(void** comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
+    uint32_t subCommRankId, void* config, void** subComm);
+// HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError)
+DRYDOCK_API Status HcclGetCommAsyncError(void* comm, int32_t* asyncError);
+// uint32_t HcclGetCommConfigCapability(void)
+DRYDOCK_API uint32_t HcclGetCommConfigCapability();
+// HcclResult HcclGetCommName(HcclComm comm, char* commName)
+DRYDOCK_API Status HcclGetCommName(void* comm, char* commName);
+// const char* HcclGetErrorString(HcclResult code)
+DRYDOCK_API const char* HcclGetErrorString(int32_t code);
+// HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank)
+DRYDOCK_API Status HcclGetRankId(void* comm, uint32_t* rank);
+// HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize)
+DRYDOCK_API Status HcclGetRankSize(void* comm, uint32_t* rankSize);
+// HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo)
+DRYDOCK_API Status HcclGetRootInfo(void* rootInfo);
+// HcclResult HcclGetRootInfoScalable(HcclRootInfo* rootInfo)
+DRYDOCK_API Status HcclGetRootInfoScalable(void* rootInfo);
+// HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank, HcclComm comm,
+//     aclrtStream stream)
+DRYDOCK_API Status HcclRecv(void* recvBuf, uint64_t count, int32_t dataType, uint32_t srcRank, void* comm,
+    void* stream);
+// HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
+//     uint32_t root, HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, int32_t dataType, int32_t op,
+    uint32_t root, void* comm, void* stream);
+// HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType,
+//     HcclReduceOp op, HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, int32_t dataType, int32_t op,
+    void* comm, void* stream);
+// HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls, void* recvBuf,
+//     uint64_t recvCount, HcclDataType dataType, HcclReduceOp op, HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls, void* recvBuf,
+    uint64_t recvCount, int32_t dataType, int32_t op, void* comm, void* stream);
+// HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root,
+//     HcclComm comm, aclrtStream stream)
+DRYDOCK_API Status HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, int32_t dataType, uint32_t root,
+    void* comm, void* stream);
+// HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank, HcclComm comm,
+//     aclrtStream stream)
+DRYDOCK_API Status HcclSend(void* sendBuf, uint64_t count, int32_t dataType, uint32_t destRank, void* comm,
+    void* stream);
 // HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue)
 DRYDOCK_API Status HcclSetConfig(int32_t config, int32_t configValue);
+// HcclResult HcclGroupEnd(void)
+DRYDOCK_API Status HcclGroupEnd();
+// HcclResult HcclGroupStart(void)
+DRYDOCK_API Status HcclGroupStart();
 // mstxDomainHandle_t mstxDomainCreateA(const char* name)
 DRYDOCK_API void* mstxDomainCreateA(const char* name);
 // void mstxDomainDestroy(mstxDomainHandle_t domain)

@@ -14,6 +14,171 @@ using drydock::abi::EntryId;
 
 extern "C" {
 
+DRYDOCK_API int32_t HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, int32_t dataType, void* comm,
+    void* stream) {
+  return drydock::abi::run_door(EntryId::HcclAllGather, [&] { return drydock::entries::HcclAllGather(sendBuf, recvBuf,
+      sendCount, dataType, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const void* recvCounts,
+    const void* recvDispls, int32_t dataType, void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclAllGatherV, [&] { return drydock::entries::HcclAllGatherV(sendBuf,
+      sendCount, recvBuf, recvCounts, recvDispls, dataType, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, int32_t dataType, int32_t op,
+    void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclAllReduce, [&] { return drydock::entries::HcclAllReduce(sendBuf, recvBuf,
+      count, dataType, op, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclAlltoAll(const void* sendBuf, uint64_t sendCount, int32_t sendType, const void* recvBuf,
+    uint64_t recvCount, int32_t recvType, void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclAlltoAll, [&] { return drydock::entries::HcclAlltoAll(sendBuf, sendCount,
+      sendType, recvBuf, recvCount, recvType, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls, int32_t sendType,
+    const void* recvBuf, const void* recvCounts, const void* rdispls, int32_t recvType, void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclAlltoAllV, [&] { return drydock::entries::HcclAlltoAllV(sendBuf,
+      sendCounts, sdispls, sendType, recvBuf, recvCounts, rdispls, recvType, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, int32_t sendType,
+    const void* recvBuf, int32_t recvType, void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclAlltoAllVC, [&] { return drydock::entries::HcclAlltoAllVC(sendBuf,
+      sendCountMatrix, sendType, recvBuf, recvType, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclBarrier(void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclBarrier, [&] { return drydock::entries::HcclBarrier(comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclBatchSendRecv(void* sendRecvInfo, uint32_t itemNum, void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclBatchSendRecv,
+      [&] { return drydock::entries::HcclBatchSendRecv(sendRecvInfo, itemNum, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclBroadcast(void* buf, uint64_t count, int32_t dataType, uint32_t root, void* comm,
+    void* stream) {
+  return drydock::abi::run_door(EntryId::HcclBroadcast, [&] { return drydock::entries::HcclBroadcast(buf, count,
+      dataType, root, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclCommDestroy(void* comm) {
+  return drydock::abi::run_door(EntryId::HcclCommDestroy, [&] { return drydock::entries::HcclCommDestroy(comm); });
+}
+
+DRYDOCK_API int32_t HcclCommInitAll(uint32_t ndev, int32_t* devices, void** comms) {
+  return drydock::abi::run_door(EntryId::HcclCommInitAll, [&] { return drydock::entries::HcclCommInitAll(ndev,
+      devices, comms); });
+}
+
+DRYDOCK_API int32_t HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank, void* config, void** comm) {
+  return drydock::abi::run_door(EntryId::HcclCommInitClusterInfoConfig,
+      [&] { return drydock::entries::HcclCommInitClusterInfoConfig(clusterInfo, rank, config, comm); });
+}
+
+DRYDOCK_API int32_t HcclCommInitRootInfo(uint32_t nRanks, const void* rootInfo, uint32_t rank, void** comm) {
+  return drydock::abi::run_door(EntryId::HcclCommInitRootInfo,
+      [&] { return drydock::entries::HcclCommInitRootInfo(nRanks, rootInfo, rank, comm); });
+}
+
+DRYDOCK_API int32_t HcclCommInitRootInfoConfig(uint32_t nRanks, const void* rootInfo, uint32_t rank,
+    const void* config, void** comm) {
+  return drydock::abi::run_door(EntryId::HcclCommInitRootInfoConfig,
+      [&] { return drydock::entries::HcclCommInitRootInfoConfig(nRanks, rootInfo, rank, config, comm); });
+}
+
+DRYDOCK_API int32_t HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const void* rootInfoList,
+    uint32_t rank, uint32_t nExtRoot, const void* config, void** comm) {
+  return drydock::abi::run_door(EntryId::HcclCommInitRootInfoScalable,
+      [&] { return drydock::entries::HcclCommInitRootInfoScalable(nRanks, nRoot, rootInfoList, rank, nExtRoot, config,
+      comm); });
+}
+
+DRYDOCK_API int32_t HcclCreateSubCommConfig(void** comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
+    uint32_t subCommRankId, void* config, void** subComm) {
+  return drydock::abi::run_door(EntryId::HcclCreateSubCommConfig,
+      [&] { return drydock::entries::HcclCreateSubCommConfig(comm, rankNum, rankIds, subCommId, subCommRankId, config,
+      subComm); });
+}
+
+DRYDOCK_API int32_t HcclGetCommAsyncError(void* comm, int32_t* asyncError) {
+  return drydock::abi::run_door(EntryId::HcclGetCommAsyncError,
+      [&] { return drydock::entries::HcclGetCommAsyncError(comm, asyncError); });
+}
+
+DRYDOCK_API uint32_t HcclGetCommConfigCapability() {
+  return drydock::abi::run_door(EntryId::HcclGetCommConfigCapability,
+      [&] { return drydock::entries::HcclGetCommConfigCapability(); });
+}
+
+DRYDOCK_API int32_t HcclGetCommName(void* comm, char* commName) {
+  return drydock::abi::run_door(EntryId::HcclGetCommName, [&] { return drydock::entries::HcclGetCommName(comm,
+      commName); });
+}
+
+DRYDOCK_API const char* HcclGetErrorString(int32_t code) {
+  return drydock::abi::run_door(EntryId::HcclGetErrorString,
+      [&] { return drydock::entries::HcclGetErrorString(code); });
+}
+
+DRYDOCK_API int32_t HcclGetRankId(void* comm, uint32_t* rank) {
+  return drydock::abi::run_door(EntryId::HcclGetRankId, [&] { return drydock::entries::HcclGetRankId(comm, rank); });
+}
+
+DRYDOCK_API int32_t HcclGetRankSize(void* comm, uint32_t* rankSize) {
+  return drydock::abi::run_door(EntryId::HcclGetRankSize, [&] { return drydock::entries::HcclGetRankSize(comm,
+      rankSize); });
+}
+
+DRYDOCK_API int32_t HcclGetRootInfo(void* rootInfo) {
+  return drydock::abi::run_door(EntryId::HcclGetRootInfo, [&] { return drydock::entries::HcclGetRootInfo(rootInfo); });
+}
+
+DRYDOCK_API int32_t HcclGetRootInfoScalable(void* rootInfo) {
+  return drydock::abi::run_door(EntryId::HcclGetRootInfoScalable,
+      [&] { return drydock::entries::HcclGetRootInfoScalable(rootInfo); });
+}
+
+DRYDOCK_API int32_t HcclRecv(void* recvBuf, uint64_t count, int32_t dataType, uint32_t srcRank, void* comm,
+    void* stream) {
+  return drydock::abi::run_door(EntryId::HcclRecv, [&] { return drydock::entries::HcclRecv(recvBuf, count, dataType,
+      srcRank, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, int32_t dataType, int32_t op,
+    uint32_t root, void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclReduce, [&] { return drydock::entries::HcclReduce(sendBuf, recvBuf,
+      count, dataType, op, root, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, int32_t dataType, int32_t op,
+    void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclReduceScatter, [&] { return drydock::entries::HcclReduceScatter(sendBuf,
+      recvBuf, recvCount, dataType, op, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls, void* recvBuf,
+    uint64_t recvCount, int32_t dataType, int32_t op, void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclReduceScatterV,
+      [&] { return drydock::entries::HcclReduceScatterV(sendBuf, sendCounts, sendDispls, recvBuf, recvCount, dataType,
+      op, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, int32_t dataType, uint32_t root,
+    void* comm, void* stream) {
+  return drydock::abi::run_door(EntryId::HcclScatter, [&] { return drydock::entries::HcclScatter(sendBuf, recvBuf,
+      recvCount, dataType, root, comm, stream); });
+}
+
+DRYDOCK_API int32_t HcclSend(void* sendBuf, uint64_t count, int32_t dataType, uint32_t destRank, void* comm,
+    void* stream) {
+  return drydock::abi::run_door(EntryId::HcclSend, [&] { return drydock::entries::HcclSend(sendBuf, count, dataType,
+      destRank, comm, stream); });
+}
+
 DRYDOCK_API int32_t HcclSetConfig(int32_t config, int32_t configValue) {
   return drydock::abi::run_door(EntryId::HcclSetConfig, [&] { return drydock::entries::HcclSetConfig(config,
       configValue); });
