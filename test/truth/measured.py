@@ -1,7 +1,7 @@
 """Peak memory that people read off real NPUs, beside what the virtual device says for the same program.
 
-    python test/truth/measured.py             all rows of measured.csv: predicted, measured, error, why they differ
-    python test/truth/measured.py L1 P3       some
+    python test/truth             all rows of measured.csv: predicted, measured, error, why they differ
+    python test/truth L1 P3       some
 
 The table is a test as well (test_measured.py). No constant of Drydock is chosen to meet a row.
 """
