@@ -1,6 +1,7 @@
 #include "replay/caching_allocator.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 namespace drydock::replay {
@@ -31,6 +32,7 @@ CachingAllocator::CachingAllocator(const Settings& settings, Driver& driver, uin
                                      [](uint64_t divisions) { return divisions <= 1; });
   is_expandable_ = settings.expandable_segments;
   if (is_expandable_ && settings.base_alignment_bytes != 0 && settings.policy == Policy::kNpu) aligned_from_ = kPage;
+  if (std::has_single_bit(settings.base_alignment_bytes)) alignment_mask_ = settings.base_alignment_bytes / kUnit - 1;
   shelves_.reserve(size_t{2} * pools * streams);
   for (uint32_t pool = 0; pool < pools; ++pool)
     for (const bool is_small : {false, true})

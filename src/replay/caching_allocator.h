@@ -219,7 +219,8 @@ class CachingAllocator {
   bool has_simple_rounding_ = true;
   bool collects_ = false;  // garbage collection can happen
   bool is_expandable_ = false;
-  uint32_t aligned_from_ = 0xffffffff;  // requests from this size on begin at a multiple of the base alignment
+  uint32_t aligned_from_ = 0xffffffff;      // requests from this size on begin at a multiple of the base alignment
+  uint64_t alignment_mask_ = ~uint64_t{0};  // bits of an address that are 0 where it is aligned for sure
   uint64_t padding_ = 0;
   bool has_limit_ = false;
   uint64_t allowed_bytes_ = 0;
@@ -307,8 +308,11 @@ template <Speciality kSpeciality>
   const FreeBlocks& cached = shelves_[request.shelf].cached;
   FreeBlocks::Position place = cached.lower_bound(request.size);
   if (FreeBlocks::is_end(place)) return place;
-  if (kSpeciality == Speciality::kExpandable || (kSpeciality == Speciality::kNone && is_expandable_))
+  // No block behind it can grow to less, unless it can grow itself.
+  if ((kSpeciality == Speciality::kExpandable || (kSpeciality == Speciality::kNone && is_expandable_)) &&
+      blocks_[blocks_[cached.at(place)].next].state == State::kUnmapped) [[unlikely]]
     prefer_growing(cached, place);
+  if (kSpeciality != Speciality::kNone) return place;
   const uint32_t size = blocks_[cached.at(place)].size;
   // No oversize block for a smaller request, and none that is much too large for an oversize one.
   if (request.size < max_split_ ? size >= max_split_ : size >= uint64_t{request.size} + max_rounding_) return {};
@@ -345,7 +349,9 @@ template <Speciality kSpeciality>
 
 template <Speciality kSpeciality>
 [[gnu::always_inline]] inline uint32_t CachingAllocator::finish(uint32_t index, const Request& request) {
-  if (kSpeciality != Speciality::kNative && request.size >= aligned_from_) index = split_for_alignment(index, request);
+  if (kSpeciality != Speciality::kNative && request.size >= aligned_from_ &&
+      (blocks_[index].address & alignment_mask_) != 0)
+    index = split_for_alignment(index, request);
   const Shelf& shelf = shelves_[request.shelf];
   if (blocks_[index].size - request.size >= shelf.least_rest && request.size < shelf.split_below)
     split<kSpeciality>(index, request.size);
