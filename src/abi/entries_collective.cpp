@@ -35,7 +35,7 @@ using comm::Share;
 /// A call while it is checked.
 class Call {
  public:
-  Call(std::string_view entry, Kind kind) : entry_(entry) {
+  Call(abi::EntryId id, std::string_view entry, Kind kind) : id_(id), entry_(entry) {
     call_.kind = kind;
     call_.line = trace::current_line();
   }
@@ -124,8 +124,14 @@ class Call {
     return Status::error(code::HCCL_E_PARA, fmt::format("{}: {}.", entry_, why));
   }
 
-  Status submit() { return as_hccl(communicator_->submit(std::move(call_), *stream_)); }
+  Status submit() {
+    record(call_.size_bytes());
+    return as_hccl(communicator_->submit(std::move(call_), *stream_));
+  }
   Status submit_messages(std::vector<Message> messages) {
+    Collective batch;
+    batch.messages = messages;
+    record(batch.size_bytes());
     return as_hccl(comm::submit_messages(communicator_, *stream_, std::move(messages), call_.line));
   }
 
@@ -136,21 +142,27 @@ class Call {
  private:
   uint64_t element_bytes() const { return comm::bytes_of(call_.type); }
 
+  /// The bytes that this rank gives or takes, whichever is more, and on which stream.
+  void record(uint64_t size_bytes) const {
+    if (trace::enabled()) trace::entry_called(static_cast<uint32_t>(id_), size_bytes, stream_->id(), call_.line);
+  }
+
   /// A stream that takes no more work answers with the runtime's code.
   static Status as_hccl(Status status) {
     if (status.is_ok() || status.code() <= code::HCCL_E_RESERVED) return status;
     return Status::error(code::HCCL_E_RUNTIME, status.message());
   }
 
+  const abi::EntryId id_;
   const std::string_view entry_;
   std::shared_ptr<Communicator> communicator_;
   device::Stream* stream_ = nullptr;
   Collective call_;
 };
 
-Status send_or_receive(std::string_view entry, bool is_send, void* buffer, uint64_t count, int32_t type, uint32_t peer,
-                       void* comm, void* stream) {
-  Call call(entry, Kind::kSendRecv);
+Status send_or_receive(abi::EntryId id, std::string_view entry, bool is_send, void* buffer, uint64_t count,
+                       int32_t type, uint32_t peer, void* comm, void* stream) {
+  Call call(id, entry, Kind::kSendRecv);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(type));
   DRYDOCK_RETURN_IF_ERROR(call.check_rank(peer));
@@ -162,7 +174,7 @@ Status send_or_receive(std::string_view entry, bool is_send, void* buffer, uint6
 }  // namespace
 
 Status HcclAllReduce(void* send, void* receive, uint64_t count, int32_t type, int32_t op, void* comm, void* stream) {
-  Call call("HcclAllReduce", Kind::kAllReduce);
+  Call call(abi::EntryId::HcclAllReduce, "HcclAllReduce", Kind::kAllReduce);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_reduction(type, op));
   call.take_count(count);
@@ -173,7 +185,7 @@ Status HcclAllReduce(void* send, void* receive, uint64_t count, int32_t type, in
 
 Status HcclReduce(void* send, void* receive, uint64_t count, int32_t type, int32_t op, uint32_t root, void* comm,
                   void* stream) {
-  Call call("HcclReduce", Kind::kReduce);
+  Call call(abi::EntryId::HcclReduce, "HcclReduce", Kind::kReduce);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_reduction(type, op));
   DRYDOCK_RETURN_IF_ERROR(call.take_root(root));
@@ -185,7 +197,7 @@ Status HcclReduce(void* send, void* receive, uint64_t count, int32_t type, int32
 
 Status HcclReduceScatter(void* send, void* receive, uint64_t count, int32_t type, int32_t op, void* comm,
                          void* stream) {
-  Call call("HcclReduceScatter", Kind::kReduceScatter);
+  Call call(abi::EntryId::HcclReduceScatter, "HcclReduceScatter", Kind::kReduceScatter);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_reduction(type, op));
   call.take_count(count);
@@ -196,7 +208,7 @@ Status HcclReduceScatter(void* send, void* receive, uint64_t count, int32_t type
 
 Status HcclReduceScatterV(void* send, const void* counts, const void* displacements, void* receive, uint64_t count,
                           int32_t type, int32_t op, void* comm, void* stream) {
-  Call call("HcclReduceScatterV", Kind::kReduceScatterV);
+  Call call(abi::EntryId::HcclReduceScatterV, "HcclReduceScatterV", Kind::kReduceScatterV);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_reduction(type, op));
   DRYDOCK_RETURN_IF_ERROR(call.require_numbers("sendCounts", counts));
@@ -214,7 +226,7 @@ Status HcclReduceScatterV(void* send, const void* counts, const void* displaceme
 }
 
 Status HcclAllGather(void* send, void* receive, uint64_t count, int32_t type, void* comm, void* stream) {
-  Call call("HcclAllGather", Kind::kAllGather);
+  Call call(abi::EntryId::HcclAllGather, "HcclAllGather", Kind::kAllGather);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(type));
   call.take_count(count);
@@ -225,7 +237,7 @@ Status HcclAllGather(void* send, void* receive, uint64_t count, int32_t type, vo
 
 Status HcclAllGatherV(void* send, uint64_t count, void* receive, const void* counts, const void* displacements,
                       int32_t type, void* comm, void* stream) {
-  Call call("HcclAllGatherV", Kind::kAllGatherV);
+  Call call(abi::EntryId::HcclAllGatherV, "HcclAllGatherV", Kind::kAllGatherV);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(type));
   DRYDOCK_RETURN_IF_ERROR(call.require_numbers("recvCounts", counts));
@@ -237,7 +249,7 @@ Status HcclAllGatherV(void* send, uint64_t count, void* receive, const void* cou
 }
 
 Status HcclBroadcast(void* buffer, uint64_t count, int32_t type, uint32_t root, void* comm, void* stream) {
-  Call call("HcclBroadcast", Kind::kBroadcast);
+  Call call(abi::EntryId::HcclBroadcast, "HcclBroadcast", Kind::kBroadcast);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(type));
   DRYDOCK_RETURN_IF_ERROR(call.take_root(root));
@@ -247,7 +259,7 @@ Status HcclBroadcast(void* buffer, uint64_t count, int32_t type, uint32_t root, 
 }
 
 Status HcclScatter(void* send, void* receive, uint64_t count, int32_t type, uint32_t root, void* comm, void* stream) {
-  Call call("HcclScatter", Kind::kScatter);
+  Call call(abi::EntryId::HcclScatter, "HcclScatter", Kind::kScatter);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(type));
   DRYDOCK_RETURN_IF_ERROR(call.take_root(root));
@@ -259,7 +271,7 @@ Status HcclScatter(void* send, void* receive, uint64_t count, int32_t type, uint
 
 Status HcclAlltoAll(const void* send, uint64_t send_count, int32_t send_type, const void* receive,
                     uint64_t receive_count, int32_t receive_type, void* comm, void* stream) {
-  Call call("HcclAlltoAll", Kind::kAllToAll);
+  Call call(abi::EntryId::HcclAlltoAll, "HcclAlltoAll", Kind::kAllToAll);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(send_type));
   if (send_type != receive_type || send_count != receive_count) {
@@ -275,7 +287,7 @@ Status HcclAlltoAll(const void* send, uint64_t send_count, int32_t send_type, co
 Status HcclAlltoAllV(const void* send, const void* send_counts, const void* send_displacements, int32_t send_type,
                      const void* receive, const void* receive_counts, const void* receive_displacements,
                      int32_t receive_type, void* comm, void* stream) {
-  Call call("HcclAlltoAllV", Kind::kAllToAllV);
+  Call call(abi::EntryId::HcclAlltoAllV, "HcclAlltoAllV", Kind::kAllToAllV);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(send_type));
   if (send_type != receive_type)
@@ -293,7 +305,7 @@ Status HcclAlltoAllV(const void* send, const void* send_counts, const void* send
 
 Status HcclAlltoAllVC(const void* send, const void* matrix, int32_t send_type, const void* receive,
                       int32_t receive_type, void* comm, void* stream) {
-  Call call("HcclAlltoAllVC", Kind::kAllToAllV);
+  Call call(abi::EntryId::HcclAlltoAllVC, "HcclAlltoAllVC", Kind::kAllToAllV);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.take_type(send_type));
   if (send_type != receive_type)
@@ -320,17 +332,17 @@ Status HcclAlltoAllVC(const void* send, const void* matrix, int32_t send_type, c
 }
 
 Status HcclBarrier(void* comm, void* stream) {
-  Call call("HcclBarrier", Kind::kBarrier);
+  Call call(abi::EntryId::HcclBarrier, "HcclBarrier", Kind::kBarrier);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   return call.submit();
 }
 
 Status HcclSend(void* buffer, uint64_t count, int32_t type, uint32_t peer, void* comm, void* stream) {
-  return send_or_receive("HcclSend", true, buffer, count, type, peer, comm, stream);
+  return send_or_receive(abi::EntryId::HcclSend, "HcclSend", true, buffer, count, type, peer, comm, stream);
 }
 
 Status HcclRecv(void* buffer, uint64_t count, int32_t type, uint32_t peer, void* comm, void* stream) {
-  return send_or_receive("HcclRecv", false, buffer, count, type, peer, comm, stream);
+  return send_or_receive(abi::EntryId::HcclRecv, "HcclRecv", false, buffer, count, type, peer, comm, stream);
 }
 
 Status HcclBatchSendRecv(void* items, uint32_t item_count, void* comm, void* stream) {
@@ -343,7 +355,7 @@ Status HcclBatchSendRecv(void* items, uint32_t item_count, void* comm, void* str
     uint32_t peer;
   };
   static_assert(sizeof(Item) == 32);
-  Call call("HcclBatchSendRecv", Kind::kSendRecv);
+  Call call(abi::EntryId::HcclBatchSendRecv, "HcclBatchSendRecv", Kind::kSendRecv);
   DRYDOCK_RETURN_IF_ERROR(call.find(comm, stream));
   DRYDOCK_RETURN_IF_ERROR(call.require_numbers("sendRecvInfo", items));
   std::vector<Message> messages;
