@@ -12,7 +12,9 @@
 #include "base/generated/error_codes.h"
 #include "base/recent_error.h"
 #include "device/address_space.h"
+#include "device/context.h"
 #include "device/heap.h"
+#include "device/options.h"
 #include "ops/kernel_access.h"
 #include "ops/legacy_operator.h"
 #include "ops/objects.h"
@@ -181,6 +183,16 @@ Status execute(std::string_view entry, const char* op_type, const Side& inputs, 
             "{}({}): not supported by the virtual device: no kernel is bound to this operator of the legacy "
             "kind (drydock support lists those that have one). Use the aclnn form, or move the call to the CPU.",
             entry, op_type));
+  }
+  // In this mode operators clamp what overflows and say so here, which the kernels do not: "nothing did" would be
+  // false.
+  if (std::string_view(op_type).starts_with("NPUGetFloatStatus") &&
+      device::saturation_mode(device::current_device()) == device::SaturationMode::kSaturation) {
+    return Status::error(
+        code::ACL_ERROR_API_NOT_SUPPORT,
+        fmt::format("{}({}): overflows are not watched for in saturation mode. Let the device keep infinities and NaNs "
+                    "(its default: unset INF_NAN_MODE_FORCE_DISABLE), so that gradients themselves show them.",
+                    entry, op_type));
   }
   Attributes* attributes = nullptr;
   if (attr != nullptr) DRYDOCK_RETURN_IF_ERROR(find_description(entry, "attribute object", attr, attributes));

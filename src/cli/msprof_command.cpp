@@ -1,5 +1,6 @@
+#include <chrono>
 #include <string>
-#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "cli/call_facts.h"
@@ -17,7 +18,12 @@ int msprof_command(const MsprofOptions& options) {
   const Status status = exports::export_ascend_profile(
       options.output, call_facts_of, [](uint32_t entry) { return entry_of(entry).name; }, sentences);
   for (const std::string& sentence : sentences) complain(sentence);
-  return status.is_ok() ? 0 : refuse(status.message());
+  if (!status.is_ok()) return refuse(status.message());
+  // torch_npu's parser looks for the tables ten times a second, and gives up where it finds that nothing but that look
+  // is left to wait for: the vendor's msprof runs longer than that.
+  constexpr std::chrono::milliseconds kSeen(500);
+  std::this_thread::sleep_for(kSeen);
+  return 0;
 }
 
 }  // namespace drydock::cli

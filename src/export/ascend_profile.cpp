@@ -6,6 +6,8 @@
 #include <limits>
 #include <memory>
 #include <sstream>
+#include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 using timeline::Span;
 
 constexpr int32_t kMissing = 100003;
+constexpr int32_t kUnwritable = 100004;
 constexpr int32_t kDamaged = 100006;
 
 struct Part {
@@ -78,10 +81,31 @@ class Profile {
       if (line.take(record, span) && is_wanted(span)) spans_.push_back(span);
   }
 
+  // All files appear at once: whoever waits for the first table goes on to read the others.
   Status write(const fs::path& folder) const {
+    const fs::path draft = folder.string() + fmt::format(".{}", getpid());
     std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) return Status::error(100004, fmt::format("{} can't be made: {}.", folder.string(), error.message()));
+    fs::remove_all(draft, error);
+    fs::create_directories(draft, error);
+    if (error) return unwritable(draft, error);
+    Status status = write_files(draft);
+    if (status.is_ok()) {
+      fs::remove_all(folder, error);
+      fs::rename(draft, folder, error);
+      if (error) status = unwritable(folder, error);
+    }
+    if (!status.is_ok()) fs::remove_all(draft, error);
+    return status;
+  }
+
+  const std::vector<Span>& spans() const { return spans_; }
+
+ private:
+  static Status unwritable(const fs::path& folder, const std::error_code& error) {
+    return Status::error(kUnwritable, fmt::format("{} can't be made: {}.", folder.string(), error.message()));
+  }
+
+  Status write_files(const fs::path& folder) const {
     const std::string stamp = stamp_of_now();
     const int64_t wall_ns = session_.wall_ns - session_.monotonic_ns + reader_.info().start_monotonic_ns;
     DRYDOCK_RETURN_IF_ERROR(table_.write_summary(spans_, wall_ns, folder / ("op_summary_" + stamp + ".csv")));
@@ -90,9 +114,6 @@ class Profile {
     return table_.write_timeline(spans_, wall_ns, folder / ("msprof_" + stamp + ".json"));
   }
 
-  const std::vector<Span>& spans() const { return spans_; }
-
- private:
   static std::string stamp_of_now() {
     const std::time_t now = std::time(nullptr);
     std::tm parts{};

@@ -182,8 +182,8 @@ def test_tables_sort_and_filter(dead_run, browser):
         values = browser.evaluate(column)
         assert values == sorted(values, reverse=order)
     browser.evaluate(
-        "(() => { const i = document.querySelectorAll('input[type=search]')[1]; i.value = 'no such line';"
-        " i.dispatchEvent(new Event('input')); })()"
+        "(() => { for (const i of document.querySelectorAll('input[type=search]')) { i.value = 'no such line';"
+        " i.dispatchEvent(new Event('input')); } })()"
     )
     assert browser.evaluate("[...document.querySelectorAll('#lines0 tbody tr')].every((r) => r.hidden)")
 

@@ -95,6 +95,17 @@ TEST_F(LegacyOperator, FloatStatusIsClear) {
   EXPECT_EQ(status.values(), std::vector<float>(8, 0));
 }
 
+TEST_F(LegacyOperator, FloatStatusIsNotKnownInSaturationMode) {
+  const Described status({1, 1, 1, 1, 1, 1, 1, 1});
+  ASSERT_TRUE(aclrtSetDeviceSatMode(0).is_ok());
+  EXPECT_TRUE(run("NPUClearFloatStatusV2", {}, {}, nullptr).is_ok());
+  const Status refused = run("NPUGetFloatStatusV2", {}, {&status}, nullptr);
+  EXPECT_EQ(refused.code(), code::ACL_ERROR_API_NOT_SUPPORT);
+  EXPECT_NE(refused.message().find("INF_NAN_MODE_FORCE_DISABLE"), std::string::npos);
+  ASSERT_TRUE(aclrtSetDeviceSatMode(1).is_ok());
+  EXPECT_TRUE(run("NPUGetFloatStatusV2", {}, {&status}, nullptr).is_ok());
+}
+
 TEST_F(LegacyOperator, UnknownOnesAreRefusedByName) {
   const Described x({1});
   const Status refused = run("AnchorResponseFlags", {&x}, {&x}, nullptr);
