@@ -15,7 +15,7 @@ DeferredCall::DeferredCall(Executor& executor, device::Stream& stream)
 Tensor* DeferredCall::own(Tensor* tensor) {
   if (tensor == nullptr) return nullptr;
   Tensor* copy = &tensors_.emplace_back(*tensor);
-  outputs_.push_back({tensor, copy});
+  outputs_.push_back({tensor, copy, objects().tensors.generation(tensor)});
   return copy;
 }
 
@@ -53,7 +53,8 @@ Status DeferredCall::run() {
   Status status = execute(executor_, outcome);
   // A shape that depends on values is read from the client's own object (contract H15).
   for (const ClientOutput& output : outputs_) {
-    if (objects().tensors.find(output.client) == nullptr) continue;
+    // The client may have destroyed it since, and another tensor may live in its slot.
+    if (objects().tensors.generation(output.client) != output.generation || output.generation == 0) continue;
     output.client->dims = output.copy->dims;
     output.client->strides = output.copy->strides;
   }

@@ -19,6 +19,7 @@ class DeferredCall final : public device::DeferredWork {
   struct ClientOutput {
     Tensor* client;  ///< looked up again before it is written: it may be gone
     Tensor* copy;
+    uint64_t generation;  ///< of the client's object, 0 where it is not the client's own
   };
 
   Arg own(const Arg& arg);

@@ -22,3 +22,9 @@ def test_every_collective_gives_exact_values(drydock, ranks: int) -> None:
     run = drydock(*torchrun(ranks, "full", PROGRAMS / "collectives.py"), timeout=300)
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("right on rank") == ranks
+
+
+def test_ddp_and_fsdp2_equal_one_process(drydock) -> None:
+    run = drydock(*torchrun(2, "full", PROGRAMS / "data_parallel.py"), timeout=300)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("equal on rank") == 2
