@@ -12,7 +12,7 @@ function(drydock_sources variable)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-drydock_sources(DRYDOCK_RUNTIME_SOURCES base trace values device ops comm abi)
+drydock_sources(DRYDOCK_RUNTIME_SOURCES base trace races values device ops comm abi)
 set(DRYDOCK_KERNEL_SOURCES ${DRYDOCK_RUNTIME_SOURCES})
 list(FILTER DRYDOCK_KERNEL_SOURCES INCLUDE REGEX "/src/ops/")
 list(FILTER DRYDOCK_KERNEL_SOURCES EXCLUDE REGEX "/src/ops/generated/")

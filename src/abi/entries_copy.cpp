@@ -1,3 +1,4 @@
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,7 +13,10 @@
 #include "base/generated/error_codes.h"
 #include "device/context.h"
 #include "device/copy.h"
+#include "device/heap.h"
+#include "device/host_memory.h"
 #include "device/stream.h"
+#include "races/stream_check.h"
 
 // Copies and fills, synchronous and in a stream's order.
 
@@ -53,9 +57,44 @@ class BufferedCopy final : public device::DeferredWork {
   uint32_t stream_id_;
 };
 
+races::Use use_of(const void* pointer, uint64_t size_bytes, bool writes) {
+  const auto address = reinterpret_cast<uint64_t>(pointer);
+  return {.footprint = races::Footprint::dense(address, address + size_bytes),
+          .writes = writes,
+          .is_host = device::device_of(pointer) < 0};
+}
+
+// Nobody tells when pageable memory is freed and used for something else, and copies from it are made at once.
+bool is_watched(const void* pointer) {
+  return device::device_of(pointer) >= 0 || device::find_host_range(pointer).has_value();
+}
+
+// For the stream check. `stream` null: the call itself is the work. The entries' names are literals.
+void tell_copy(std::string_view entry, const Copy& copy, const Stream* stream) {
+  std::vector<races::Use> uses;
+  if (is_watched(copy.from)) uses.push_back(use_of(copy.from, copy.size_bytes, false));
+  if (is_watched(copy.to)) uses.push_back(use_of(copy.to, copy.size_bytes, true));
+  const races::Work work{.device = copy.device, .line = copy.line, .what = entry.data()};
+  stream == nullptr ? races::touched_by_host(work, uses) : races::submitted(stream->id(), work, uses);
+}
+
+void tell_fill(std::string_view entry, const Fill& fill, const Stream* stream) {
+  const std::array<races::Use, 1> uses = {use_of(fill.to, fill.size_bytes, true)};
+  const races::Work work{.device = fill.device, .line = fill.line, .what = entry.data()};
+  stream == nullptr ? races::touched_by_host(work, uses) : races::submitted(stream->id(), work, uses);
+}
+
+Status run_now(std::string_view entry, const Copy& copy) {
+  if (races::is_on()) [[unlikely]]
+    tell_copy(entry, copy, nullptr);
+  return device::run_copy(entry, copy, false, 0);
+}
+
 // `entry` must be a literal: the work may outlive the call.
 Status submit(std::string_view entry, Stream& stream, const Copy& copy, int32_t direction) {
   const uint32_t stream_id = stream.id();
+  if (races::is_on()) [[unlikely]]
+    tell_copy(entry, copy, &stream);
   const auto run = [entry, copy, stream_id] { return device::run_copy(entry, copy, true, stream_id); };
   if (static_cast<CopyDirection>(direction) == CopyDirection::kHostToBufferToDevice) {
     return stream.submit_or_defer(run, [&] { return std::make_unique<BufferedCopy>(entry, copy, stream_id); });
@@ -142,7 +181,7 @@ Status aclrtMemcpy(void* dst, size_t to_bytes, const void* src, size_t count, in
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
   Copy copy;
   DRYDOCK_RETURN_IF_ERROR(device::prepare_copy(kEntry, dst, to_bytes, src, count, kind, copy));
-  return device::run_copy(kEntry, copy, false, 0);
+  return run_now(kEntry, copy);
 }
 
 Status aclrtMemcpyAsync(void* dst, size_t to_bytes, const void* src, size_t count, int32_t kind, void* stream) {
@@ -168,7 +207,7 @@ Status aclrtMemcpyBatch(void** dsts, size_t* to_bytes, void** srcs, size_t* size
                                         copies, *failed));
   for (size_t i = 0; i < copies.size(); ++i) {
     *failed = i;
-    DRYDOCK_RETURN_IF_ERROR(device::run_copy(kEntry, copies[i].first, false, 0));
+    DRYDOCK_RETURN_IF_ERROR(run_now(kEntry, copies[i].first));
   }
   *failed = SIZE_MAX;
   return Status::ok();
@@ -198,6 +237,8 @@ Status aclrtMemset(void* pointer, size_t to_bytes, int32_t value, size_t count) 
   DRYDOCK_RETURN_IF_ERROR(device::require_context(kEntry, context));
   Fill fill;
   DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, pointer, to_bytes, value, count, fill));
+  if (races::is_on()) [[unlikely]]
+    tell_fill(kEntry, fill, nullptr);
   return device::run_fill(kEntry, fill, false, 0);
 }
 
@@ -208,6 +249,8 @@ Status aclrtMemsetAsync(void* pointer, size_t to_bytes, int32_t value, size_t co
   Fill fill;
   DRYDOCK_RETURN_IF_ERROR(device::prepare_fill(kEntry, pointer, to_bytes, value, count, fill));
   const uint32_t stream_id = found->id();
+  if (races::is_on()) [[unlikely]]
+    tell_fill(kEntry, fill, found);
   return found->submit([kEntry, fill, stream_id] { return device::run_fill(kEntry, fill, true, stream_id); });
 }
 

@@ -7,6 +7,7 @@
 #include "device/context.h"
 #include "device/event.h"
 #include "device/stream.h"
+#include "races/stream_check.h"
 
 namespace drydock::entries {
 namespace {
@@ -91,6 +92,8 @@ Status aclrtQueryEventStatus(void* event, int32_t* status) {
   Event* found = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_event(kEntry, event, found));
   *status = found->is_recorded() ? kComplete : kNotReady;
+  if (races::is_on() && *status == kComplete) [[unlikely]]
+    races::host_saw_event(found->id());
   return Status::ok();
 }
 

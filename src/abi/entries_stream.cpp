@@ -8,6 +8,7 @@
 #include "device/core_limits.h"
 #include "device/notify.h"
 #include "device/stream.h"
+#include "races/stream_check.h"
 
 // Streams, notifies, and what waits for whole streams.
 
@@ -121,6 +122,8 @@ Status aclrtStreamQuery(void* stream, int32_t* status) {
   Stream* found = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream(kEntry, stream, found));
   *status = found->is_complete() ? kComplete : kNotReady;
+  if (races::is_on() && *status == kComplete) [[unlikely]]
+    races::host_waited_for_stream(found->id());
   return Status::ok();
 }
 

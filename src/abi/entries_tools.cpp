@@ -18,6 +18,7 @@
 #include "device/heap.h"
 #include "device/host_counter.h"
 #include "device/settings.h"
+#include "races/stream_check.h"
 #include "trace/block_birth.h"
 #include "trace/recorder.h"
 
@@ -202,6 +203,8 @@ void mstxMemRegionsRegister(void* domain, const void* desc) {
     const trace::BlockOrigin origin = is_workspace ? trace::BlockOrigin{} : device::take_block_origin(address);
     trace::block_allocated(owner, address, range.size_bytes, is_workspace, line, origin, birth);
     if (!origin.is_known) device::block_handed_out(address);
+    if (races::is_on()) [[unlikely]]
+      races::block_born(address, range.size_bytes);
   }
 }
 
@@ -213,6 +216,8 @@ void mstxMemRegionsUnregister(void* domain, const void* desc) {
     const void* pointer = regions.references[index].pointer;
     const int32_t owner = device::device_of(pointer);
     if (owner < 0) continue;
+    if (races::is_on()) [[unlikely]]
+      races::block_freed(address_of(pointer), trace::current_line());
     if (device::take_block_pending(address_of(pointer))) {
       trace::block_freed_pending(owner, address_of(pointer));
     } else {

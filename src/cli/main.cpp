@@ -61,6 +61,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                  "Threads that compute operators, 1 to 256 (default: the cores that the process may use)");
   app.add_option("--workspace", options.workspace,
                  "Scratch memory that operators ask for: rules (default: as on hardware, where known), none, upper");
+  app.add_option("--check", options.check,
+                 "streams: find streams that touch the same memory without a wait between them; none (default)");
   app.add_option("--cann", options.cann, "CANN version to claim (default: the profile's, 9.1.0)");
   app.add_option("--driver", options.driver, "Driver version to claim (default: the one released with that CANN)");
   app.add_flag("--guard", options.guard, "Make host code that touches device memory fault");
@@ -236,6 +238,9 @@ int dispatch(int argc, char** argv) {
 
   CLI::App* run = app.add_subcommand("run", "Run a command on the virtual device and print a verdict");
   add_run_options(*run, options);
+  run->add_option("--check-exit-code", options.check_exit_code,
+                  "Exit code where the check found something and the program ended with 0 (default 0: unchanged)")
+      ->check(CLI::Range(0, 255));
   run->footer(
       "The command stands behind --. Its exit code is returned; 127 where there is no such command,\n"
       "2 where drydock was asked wrongly. The verdict goes to standard error.\n\n"

@@ -24,14 +24,16 @@ void remove_run_folder(const fs::path& folder) {
   fs::remove(folder, ignored);
 }
 
-void print_verdict(const fs::path& run_folder, const ledger::RunInfo& info) {
+// True if a check found something.
+bool print_verdict(const fs::path& run_folder, const ledger::RunInfo& info) {
   ledger::Report report;
   if (Status status = ledger::open_run(run_folder, true, entry_of, report); !status.is_ok()) {
     complain(fmt::format("the command ended with exit code {}. There is no verdict: {}", info.exit_code.value_or(0),
                          status.message()));
-    return;
+    return false;
   }
   std::fputs(ledger::report_text(report).c_str(), stderr);
+  return !report.races.empty();
 }
 
 }  // namespace
@@ -75,8 +77,8 @@ int run_command(const RunOptions& options) {
   info.exit_code = end.exit_code;
   info.wall_s = end.wall_s;
   if (status = ledger::write_run_info(run_folder, info); !status.is_ok()) complain(status.message());
-  print_verdict(run_folder, info);
-  return end.exit_code;
+  const bool found = print_verdict(run_folder, info);
+  return found && end.exit_code == 0 ? options.check_exit_code : end.exit_code;
 }
 
 }  // namespace drydock::cli

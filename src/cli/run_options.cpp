@@ -137,6 +137,13 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   const std::string workspace = given(options.workspace, "DRYDOCK_WORKSPACE", "rules");
   DRYDOCK_RETURN_IF_ERROR(one_of("--workspace", workspace, {"rules", "none", "upper"}));
 
+  const std::string check = given(options.check, "DRYDOCK_CHECK", "none");
+  DRYDOCK_RETURN_IF_ERROR(one_of("--check", check, {"none", "streams"}));
+  if (check != "none" && info.record == "null")
+    return Status::error(kBadOption, "--check needs the trace, and --record null keeps none.");
+  if (check == "none" && options.check_exit_code != 0)
+    return Status::error(kBadOption, "--check-exit-code needs --check streams.");
+
   const std::string cann = given(options.cann, "DRYDOCK_CANN", "");
   const std::string driver = given(options.driver, "DRYDOCK_DRIVER", "");
   device::ClaimedVersions versions =
@@ -151,6 +158,7 @@ Status resolve_run(const RunOptions& options, const fs::path& root, const fs::pa
   set["DRYDOCK_RECORD"] = info.record;
   set["DRYDOCK_HOLDERS"] = holders;
   set["DRYDOCK_WORKSPACE"] = workspace;
+  set["DRYDOCK_CHECK"] = check;
   if (!threads.empty()) set["DRYDOCK_THREADS"] = threads;
   if (!cann.empty()) set["DRYDOCK_CANN"] = cann;
   if (!driver.empty()) set["DRYDOCK_DRIVER"] = driver;

@@ -18,6 +18,7 @@
 #include "base/generated/error_codes.h"
 #include "device/context.h"
 #include "device/stream.h"
+#include "races/stream_check.h"
 
 namespace drydock::device {
 namespace {
@@ -33,6 +34,8 @@ struct HostCall {
   void run() {
     State waiting = State::kWaiting;
     if (!state.compare_exchange_strong(waiting, State::kRunning)) return;
+    if (races::is_on()) [[unlikely]]
+      races::host_waited_for_stream(stream.id());
     function(argument);
     state.store(State::kOver);
     stream.resume();

@@ -9,6 +9,7 @@
 #include "base/generated/error_codes.h"
 #include "base/handle_pool.h"
 #include "device/stream.h"
+#include "races/stream_check.h"
 
 namespace drydock::device {
 namespace {
@@ -67,6 +68,8 @@ class EventTable {
       if (event == nullptr || !handles_.destroy(handle)) return false;
       std::lock_guard event_lock(event->mutex_);
       event->destroyed_ = true;
+      if (races::is_on()) [[unlikely]]
+        races::event_ended(event->id_);
       // Who waits for a record that was not even submitted is let go: it can't come any more.
       to_wake = event->to_wake_;
       if (event->is_idle()) free_.push_back(event);
@@ -198,6 +201,8 @@ Status Event::record(Stream& stream) {
       },
       [&] { return std::make_unique<RecordWork>(*this, number, stream); });
   if (!status.is_ok()) cancel_record(number);
+  if (races::is_on() && status.is_ok()) [[unlikely]]
+    races::event_recorded(id_, stream.id());
   return status;
 }
 
@@ -209,13 +214,17 @@ Status Event::wait(std::string_view entry, Stream& stream) {
   }
   uint64_t number = 0;
   bool is_reached_now = false;
+  bool is_recorded = false;
   {
     std::lock_guard lock(mutex_);
-    const bool is_recorded = records_ > submitted_reset_;
+    is_recorded = records_ > submitted_reset_;
     if (!is_recorded && kind_ != EventKind::kWithFlag) return Status::ok();
     number = is_recorded ? records_ : records_ + 1;
     is_reached_now = is_reached(number);
     if (!is_reached_now) ++pending_waits_;
+  }
+  if (races::is_on()) [[unlikely]] {
+    is_recorded ? races::event_waited_for(id_, stream.id()) : races::event_awaited(id_, stream.id());
   }
   // The common case: the record was reached, so the wait is only a place in the stream's order.
   if (is_reached_now) return stream.submit([] { return Status::ok(); });
@@ -257,11 +266,15 @@ Status Event::synchronize(int32_t timeout_ms) {
   const uint64_t number = records_;
   const uint32_t id = id_;
   const auto done = [&] { return id_ != id || number == 0 || is_reached(number); };
+  bool in_time = true;
   if (timeout_ms < 0) {
     reached_.wait(lock, done);
-    return Status::ok();
+  } else {
+    in_time = reached_.wait_for(lock, std::chrono::milliseconds(timeout_ms), done);
   }
-  if (reached_.wait_for(lock, std::chrono::milliseconds(timeout_ms), done)) return Status::ok();
+  if (in_time && races::is_on()) [[unlikely]]
+    races::host_waited_for_event(id);
+  if (in_time) return Status::ok();
   return Status::error(code::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT,
                        name_of(*this) + " was not reached after " + std::to_string(timeout_ms) + " ms.");
 }

@@ -8,6 +8,7 @@
 #include "base/generated/error_codes.h"
 #include "device/client_allocator.h"
 #include "device/host_room.h"
+#include "races/stream_check.h"
 #include "values/extents.h"
 
 namespace drydock::device {
@@ -132,6 +133,8 @@ Status Heap::free(std::string_view entry, uint64_t address) {
       space_.unmark(address, allocation.size_bytes);
       space_.decommit(address, allocation.slot_bytes);
       values::forget(address, allocation.slot_bytes);
+      if (races::is_on()) [[unlikely]]
+        races::memory_returned(address, allocation.slot_bytes);
       addresses_.release(address, allocation.slot_bytes);
       freed_.add({address, allocation.size_bytes, allocation.line, line});
       // Under the mutex: nobody may record the next allocation at this address before this record.
@@ -150,6 +153,8 @@ void Heap::free_all() {
     space_.unmark(address, allocation.size_bytes);
     space_.discard(address, allocation.slot_bytes);
     values::forget(address, allocation.slot_bytes);
+    if (races::is_on()) [[unlikely]]
+      races::memory_returned(address, allocation.slot_bytes);
     addresses_.release(address, allocation.slot_bytes);
     freed_.add({address, allocation.size_bytes, allocation.line, line, "released with the device"});
     account_.release(allocation.charged_bytes, allocation.line);

@@ -1,5 +1,6 @@
 #include "device/host_memory.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -11,6 +12,7 @@
 
 #include "base/generated/error_codes.h"
 #include "device/heap.h"
+#include "races/stream_check.h"
 
 namespace drydock::device {
 namespace {
@@ -110,6 +112,19 @@ Status allocate_host(std::string_view entry, uint64_t size_bytes, int32_t device
   return Status::ok();
 }
 
+namespace {
+
+// For the stream check: whoever still copies would copy from or into nothing.
+void tell_freed(const HostRange& range, trace::LineId line) noexcept {
+  const std::array<races::Use, 1> uses = {{{.footprint = races::Footprint::dense(range.begin, range.begin + range.size_bytes),
+                                            .writes = true,
+                                            .is_host = true}}};
+  races::touched_by_host({.device = range.device, .line = line, .what = "aclrtFreeHost"}, uses);
+  races::memory_returned(range.begin, range.size_bytes);
+}
+
+}  // namespace
+
 Status free_host(std::string_view entry, void* address) {
   const trace::LineId line = trace::current_line();
   HostMemory& memory = host_memory();
@@ -123,6 +138,8 @@ Status free_host(std::string_view entry, void* address) {
     range = memory.take(found, line);
   }
   trace::driver_freed(trace::DriverMemory::kHost, range.device, range.begin, 0, range.size_bytes, line);
+  if (races::is_on()) [[unlikely]]
+    tell_freed(range, line);
   munmap(address, pages_up(range.size_bytes));
   return Status::ok();
 }

@@ -8,6 +8,7 @@
 #include "base/generated/error_codes.h"
 #include "base/handle_pool.h"
 #include "device/stream.h"
+#include "races/stream_check.h"
 
 namespace drydock::device {
 namespace {
@@ -134,10 +135,14 @@ bool Notify::take_or_wake(Stream& stream) {
 }
 
 Status Notify::record(Stream& stream) {
+  if (races::is_on()) [[unlikely]]
+    races::notify_recorded(id_, stream.id());
   return stream.submit_deferred(std::make_unique<NotifyWork>(*this, stream, false));
 }
 
 Status Notify::wait_and_reset(Stream& stream) {
+  if (races::is_on()) [[unlikely]]
+    races::notify_waited_for(id_, stream.id());
   return stream.submit_deferred(std::make_unique<NotifyWork>(*this, stream, true));
 }
 

@@ -74,6 +74,7 @@ Status check_others() {
                        fmt::format("it is the number of threads that compute operators, 1 to {}", base::kMaxThreads));
   }
   DRYDOCK_RETURN_IF_ERROR(check_choice("DRYDOCK_RECORD", {"full", "null"}));
+  DRYDOCK_RETURN_IF_ERROR(check_choice("DRYDOCK_CHECK", {"none", "streams"}));
   return check_choice("DRYDOCK_WORKSPACE", {"rules", "none", "upper"});
 }
 

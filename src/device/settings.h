@@ -19,7 +19,7 @@ struct Settings {
   std::vector<int32_t> visible_devices;  ///< physical number of each device the client sees (ASCEND_RT_VISIBLE_DEVICES)
   bool guard = false;                    ///< DRYDOCK_GUARD=1: host code that touches a device address faults
   /// The first thing wrong with the above, or with DRYDOCK_VALUES, DRYDOCK_VALUE_BUDGET, DRYDOCK_THREADS,
-  /// DRYDOCK_RECORD and DRYDOCK_WORKSPACE, which others read; the device then does not open.
+  /// DRYDOCK_RECORD, DRYDOCK_CHECK and DRYDOCK_WORKSPACE, which others read; the device then does not open.
   Status status = Status::ok();
 };
 

@@ -9,6 +9,7 @@
 #include "base/handle_pool.h"
 #include "device/callback.h"
 #include "device/last_error.h"
+#include "races/stream_check.h"
 
 namespace drydock::device {
 namespace {
@@ -85,6 +86,8 @@ class StreamTable {
   void finish(Stream& stream) {
     forget_callbacks(stream);
     stream.end();
+    if (races::is_on()) [[unlikely]]
+      races::stream_ended(stream.id());
     std::lock_guard lock(mutex_);
     std::erase(live_, &stream);
     free_.push_back(&stream);
@@ -269,6 +272,8 @@ Status Stream::synchronize(int32_t timeout_ms) {
     }
   }
   if (this->id() != id || ended_) return Status::ok();
+  if (races::is_on()) [[unlikely]]
+    races::host_waited_for_stream(id);
   if (aborts_ != aborts) {
     return Status::error(code::ACL_ERROR_RT_STREAM_ABORT,
                          name_of(*this) + " was aborted while this thread waited for it.");

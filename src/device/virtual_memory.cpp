@@ -10,6 +10,7 @@
 #include "device/copy.h"
 #include "device/host_memory.h"
 #include "device/host_room.h"
+#include "races/stream_check.h"
 #include "values/extents.h"
 
 namespace drydock::device {
@@ -212,6 +213,8 @@ Status VirtualMemory::unmap(std::string_view entry, uint64_t address) {
       store_contents(address, *mapping.memory);
       space_.decommit(address, mapping.size_bytes);
       values::forget(address, mapping.size_bytes);
+      if (races::is_on()) [[unlikely]]
+        races::memory_returned(address, mapping.size_bytes);
       mapping.memory->mapped_at = 0;
       freed_.add({address, mapping.size_bytes, mapping.line, line, "unmapped"});
       trace::driver_freed(trace::DriverMemory::kMapping, device_, address, mapping.memory->id, mapping.size_bytes,
@@ -290,6 +293,8 @@ void VirtualMemory::release_all() {
     space_.unmark(address, mapping.size_bytes);
     space_.discard(address, mapping.size_bytes);
     values::forget(address, mapping.size_bytes);
+    if (races::is_on()) [[unlikely]]
+      races::memory_returned(address, mapping.size_bytes);
     freed_.add({address, mapping.size_bytes, mapping.line, line, "released with the device"});
     trace::driver_freed(trace::DriverMemory::kMapping, device_, address, mapping.memory->id, mapping.size_bytes, line);
     each = mappings_.erase(each);

@@ -55,6 +55,7 @@ void take(const trace::Reader& reader, const Record& record, ProcessAccount& acc
     case Kind::kFailed:
       account.failed(reader.records(), record.entry, record.code, reader.string(record.text), record.line);
       break;
+    case Kind::kRace: account.races.push_back(race_of(reader, record)); break;
     case Kind::kStep: account.step_ended(reader.records(), record.time_ns); break;
     case Kind::kPhase: account.phase_began(record.phase); break;
     case Kind::kModuleNamed: account.module_named(record.module, reader.string(record.text)); break;

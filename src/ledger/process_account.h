@@ -10,6 +10,7 @@
 
 #include "ledger/flat_table.h"
 #include "ledger/memory_account.h"
+#include "ledger/races.h"
 #include "ledger/workspace_account.h"
 #include "trace/recorder.h"
 
@@ -138,6 +139,7 @@ class ProcessAccount {
   std::map<trace::StringId, std::string> names;  ///< of what labels named
 
   WorkspaceAccount workspaces;  ///< which operators asked for workspace
+  std::vector<Race> races;      ///< of the stream check
 
   void operator_launched(int32_t device, trace::CallId call, trace::LineId line, trace::Outcome outcome);
   void copied(trace::CopyKind kind, int32_t device, uint64_t size_bytes, bool async, trace::LineId line);

@@ -250,6 +250,11 @@ Status damaged(std::string_view what) {
 
 }  // namespace
 
+bool Report::streams_were_checked() const {
+  const auto check = run.environment.find("DRYDOCK_CHECK");
+  return check != run.environment.end() && check->second == "streams";
+}
+
 Status load_report(const std::filesystem::path& ledger, Report& report) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(ledger, error))
@@ -273,6 +278,7 @@ Status load_report(const std::filesystem::path& ledger, Report& report) {
     load_verdict(database, report.verdict);
     load_memory(database, report);
     load_workspaces(database, report.workspaces);
+    load_races(database, report.races);
     load_operators(database, report);
     Statement sums =
         database.prepare("SELECT count(*), max(steps), sum(records), sum(bytes), sum(lost) FROM processes");

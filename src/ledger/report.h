@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "ledger/races.h"
 #include "ledger/verdict.h"
 #include "ledger/workspace_summary.h"
 
@@ -89,6 +90,9 @@ struct Report {
 
   std::vector<AccountMoment> account;  ///< of that device
   WorkspaceSummary workspaces;
+  std::vector<Race> races;  ///< of the stream check
+  /// The stream check was on: no races then means that none was found.
+  bool streams_were_checked() const;
 
   uint64_t operator_calls = 0;  ///< the sum of the four outcomes below
   uint64_t distinct_operators = 0;

@@ -133,6 +133,31 @@ Json workspaces_json(const WorkspaceSummary& summary) {
   return json;
 }
 
+Json races_json(const Report& report) {
+  if (!report.streams_were_checked()) return nullptr;
+  Json json = Json::array();
+  const auto side = [](const RaceSide& each) {
+    return Json{{"line", each.line},
+                {"what", each.what},
+                {"tensor", or_null(each.tensor)},
+                {"call", or_null(each.call)},
+                {"stream", each.stream == 0 ? Json(nullptr) : Json(each.stream)},
+                {"writes", each.writes}};
+  };
+  for (const Race& race : report.races)
+    json.push_back({{"kind", race.is_reuse ? "reuse" : "order"},
+                    {"memory", race.is_host ? "host" : "device"},
+                    {"device", race.device},
+                    {"offset", race.offset},
+                    {"bytes", race.size_bytes},
+                    {"first", side(race.first)},
+                    {"second", side(race.second)},
+                    {"freed_line", race.is_reuse ? Json(race.freed_line) : Json(nullptr)},
+                    {"says", sentence_of(race)},
+                    {"cure", cure_of(race)}});
+  return json;
+}
+
 Json operators_json(const Report& report) {
   Json json;
   json["calls"] = report.operator_calls;
@@ -172,6 +197,7 @@ std::string report_json(const Report& report) {
   json["account"] = Json::array();
   for (const AccountMoment& moment : report.account) json["account"].push_back(moment_json(moment));
   json["workspaces"] = workspaces_json(report.workspaces);
+  json["races"] = races_json(report);
   json["operators"] = operators_json(report);
   json["assumptions"] = Json::array();
   for (const AssumptionRow& row : report.assumptions)

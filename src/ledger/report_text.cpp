@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kColumns = 100;
 constexpr size_t kLabelColumns = 12;
+constexpr size_t kListedRaces = 20;
 constexpr size_t kListed = 3;  ///< rows of a list that are printed; the rest is counted
 
 // Text is UTF-8: what counts is characters.
@@ -238,6 +239,17 @@ void add_operators(const Report& report, Page& page) {
   });
 }
 
+void add_races(const Report& report, Page& page) {
+  if (!report.streams_were_checked()) return;
+  if (report.races.empty()) page.add("streams", "checked: no two touched the same memory without a wait between them");
+  for (size_t index = 0; index < std::min(report.races.size(), kListedRaces); ++index) {
+    page.add(index == 0 ? "RACES" : "", fmt::format("{}. {}", index + 1, sentence_of(report.races[index])));
+    page.add("", fmt::format("   Cure, {}.", cure_of(report.races[index])));
+  }
+  if (report.races.size() > kListedRaces)
+    page.add("", fmt::format("and {} more (drydock ledger RUN --json)", report.races.size() - kListedRaces));
+}
+
 std::string words_of(const AssumptionRow& row) {
   if (row.kind == "host-read") {
     return counted(row.count, "read of a value that nobody computed", "reads of values that nobody computed");
@@ -296,6 +308,7 @@ std::string report_text(const Report& report) {
       page.add(is_first ? "trend" : "", sentence);
       is_first = false;
     }
+    add_races(report, page);
     add_operators(report, page);
     add_assumptions(report, page);
   }

@@ -7,7 +7,7 @@ namespace drydock::ledger {
 /// PRAGMA application_id of a ledger: "DDRD".
 inline constexpr int64_t kApplicationId = 0x44445244;
 /// PRAGMA user_version: one more with every change of the tables.
-inline constexpr int64_t kSchemaVersion = 3;
+inline constexpr int64_t kSchemaVersion = 4;
 
 /// Makes all tables. Columns named `line` refer to lines.id, `process` to processes.id, `call` to calls.id. Sizes are
 /// in bytes. Integers over 2^63 - 1 (handles) are stored as SQLite's signed integers. See docs/ledger.md.
@@ -56,6 +56,10 @@ CREATE TABLE copies(process INTEGER, device INTEGER, kind TEXT, async INTEGER, l
   bytes INTEGER);
 CREATE TABLE assumptions(process INTEGER, kind TEXT, line INTEGER, count INTEGER, bytes INTEGER);
 CREATE TABLE errors(process INTEGER, entry TEXT, code INTEGER, message TEXT, line INTEGER, count INTEGER);
+CREATE TABLE races(process INTEGER, device INTEGER, kind TEXT, is_host INTEGER, freed_line INTEGER, offset INTEGER,
+  bytes INTEGER, first_line INTEGER, first_what TEXT, first_tensor TEXT, first_call TEXT, first_stream INTEGER,
+  first_writes INTEGER, second_line INTEGER, second_what TEXT, second_tensor TEXT, second_call TEXT,
+  second_stream INTEGER, second_writes INTEGER);
 CREATE TABLE entries(process INTEGER, entry TEXT, calls INTEGER);
 CREATE TABLE exceptions(process INTEGER, record INTEGER, step INTEGER, type TEXT, text TEXT, file TEXT, line INTEGER);
 

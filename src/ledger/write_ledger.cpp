@@ -122,6 +122,7 @@ class Writer {
       write_moment(index, process, memory.device(), "end", memory.at_end());
     }
     write_workspaces(index, process);
+    write_races(index, process);
     write_events(index, process);
   }
 
@@ -130,6 +131,20 @@ class Writer {
     for (const WorkspaceTally& row : process.workspaces.tallies()) {
       const uint32_t call = row.call < call_map_.size() ? call_map_[row.call] : global_call(unknown_call_);
       put.run(index, row.device, row.stream, call, line(row.line), trace::name_of(row.basis), row.uses, row.bytes);
+    }
+  }
+
+  void write_races(size_t index, const ProcessAccount& process) {
+    Statement put =
+        database_.prepare("INSERT INTO races VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    for (const Race& race : process.races) {
+      const RaceSide& first = race.first;
+      const RaceSide& second = race.second;
+      put.run(index, race.device, std::string_view(race.is_reuse ? "reuse" : "order"), race.is_host,
+              line(race.freed_line_id), race.offset, race.size_bytes, line(first.line_id),
+              std::string_view(first.what), std::string_view(first.tensor), std::string_view(first.call), first.stream,
+              first.writes, line(second.line_id), std::string_view(second.what), std::string_view(second.tensor),
+              std::string_view(second.call), second.stream, second.writes);
     }
   }
 

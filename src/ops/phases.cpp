@@ -20,7 +20,9 @@
 #include "ops/executor.h"
 #include "ops/gate.h"
 #include "ops/objects.h"
+#include "ops/stream_uses.h"
 #include "ops/workspace.h"
+#include "races/stream_check.h"
 #include "trace/call_encoding.h"
 #include "trace/recorder.h"
 
@@ -181,6 +183,8 @@ Status submit(uint32_t operator_index, void* workspace, uint64_t workspace_size,
   device::Stream* stream = nullptr;
   DRYDOCK_RETURN_IF_ERROR(device::find_stream_to_submit(row.name, stream_handle, stream));
   if (workspace_size > 0) tell_workspace(*executor, workspace, workspace_size, stream->id());
+  if (races::is_on()) [[unlikely]]
+    tell_stream_uses(*executor, workspace, workspace_size, *stream);
   // Wrong shapes and missing kernels are found while a call is computed, but the vendor finds them before it is
   // launched: they are this call's failure and no fault of the stream, which goes on.
   Status refused = Status::ok();

@@ -80,6 +80,8 @@ DRYDOCK_API std::string signature_of(const ops::OperatorRow& row);
 /// Inverse of signature_of. A text without parentheses is a name without arguments.
 DRYDOCK_API Signature parse_signature(std::string_view text);
 
+/// "bf16[2,3]", "{1, 2}".
+DRYDOCK_API std::string print_argument(const CallArgument& argument);
 /// "aclnnAdd(self=bf16[2,3], other=bf16[3], alpha=1, >out=bf16[2,3])". Strides as "bf16[2,3;1,2]", offsets "+8".
 DRYDOCK_API std::string print_call(const Call& call, const Signature& signature);
 

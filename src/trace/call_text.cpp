@@ -50,6 +50,8 @@ std::string print_list(const Values& values, Print&& print) {
   return text + "}";
 }
 
+}  // namespace
+
 std::string print_argument(const CallArgument& argument) {
   if (!argument.present) return "none";
   switch (argument.kind) {
@@ -69,8 +71,6 @@ std::string print_argument(const CallArgument& argument) {
   }
   return "unknown";
 }
-
-}  // namespace
 
 std::string signature_of(const ops::OperatorRow& row) {
   std::string text(row.name);

@@ -109,6 +109,10 @@ enum class Kind : uint8_t {
   kWorkspaceUsed = 50,  ///< as kWorkspaceGiven, and who it is for: operand device, flags basis | tag << 4; u64
                         ///< address of the block (plain 0 before a refusal: it could not be given); u64 bytes
                         ///< that were asked for; u32 call, u32 line; u32 stream, u32 0
+  kRace = 60,  ///< operand device, flags reuse | first writes << 1 | second writes << 2 | tag << 4; u32 first line, u32
+               ///< second line; u32 call, u32 string of the first (one of them 0); the same of the second; u32 first
+               ///< stream, u32 second stream (0: the host); u32 line of the free, u16 first argument, u16 second; u64
+               ///< address; u64 bytes
 };
 
 /// Beside the module in a kBlockBirth.
@@ -174,6 +178,7 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
     case Kind::kDriverAllocated:
     case Kind::kDriverFreed:
     case Kind::kDriverOutOfMemory: return 5;
+    case Kind::kRace: return 8;
   }
   return 0;
 }

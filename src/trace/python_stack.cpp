@@ -332,6 +332,23 @@ uint64_t current_module() noexcept {
   return caches == nullptr ? 0 : module_of_own_stack(thread_state, *caches);
 }
 
+bool is_in_python_function(std::string_view qualified_name) noexcept {
+  if (stage.load(std::memory_order_acquire) != Stage::kReading) return false;
+  const auto thread_state = reinterpret_cast<uintptr_t>(interpreter.this_thread_state());
+  if (thread_state == 0 || (interpreter.is_finalizing != nullptr && interpreter.is_finalizing() != 0)) return false;
+  OwnMemory memory;
+  Frame frame{top_frame(memory, thread_state), 0};
+  if (!settle_on_code(memory, frame)) return false;
+  try {
+    std::string function;
+    uintptr_t name = 0;
+    return memory.load(frame.code + interpreter.layout.code_qualname, name) && read_text(memory, name, function) &&
+           function == qualified_name;
+  } catch (...) {
+    return false;
+  }
+}
+
 LineId current_line() noexcept {
   Stage now = stage.load(std::memory_order_acquire);
   if (now == Stage::kUntried) now = find_interpreter();

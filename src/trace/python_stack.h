@@ -33,6 +33,9 @@ DRYDOCK_API PythonState python_state() noexcept;
 /// Address of the torch.nn.Module whose forward the calling thread is in, the innermost; 0 if there is none.
 DRYDOCK_API uint64_t current_module() noexcept;
 
+/// True if the innermost Python function of the calling thread has that qualified name. Reads text: not for hot paths.
+DRYDOCK_API bool is_in_python_function(std::string_view qualified_name) noexcept;
+
 /// For the child after fork: the other threads are gone.
 void forget_python_threads() noexcept;
 

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "trace/block_birth.h"
 #include "trace/format.h"
+#include "trace/race_record.h"
 #include "trace/recorder.h"
 
 namespace drydock::trace {
@@ -69,6 +70,7 @@ struct Record {
   uint32_t generation = 0;              ///< kGarbageCollected
   uint32_t count = 0;                   ///< kGarbageCollected: blocks freed
   uint32_t defined_id = 0;              ///< kDefine*
+  RaceRecord race;                      ///< kRace, but for its address: that is `address`
 };
 
 /// What the header of a trace file says.

@@ -87,6 +87,18 @@ std::string print_content(const Reader& reader, const Record& record, const Text
     case Kind::kFailed:
       return fmt::format("{} code {} \"{}\" at {}", entry(), record.code, reader.string(record.text), at());
     case Kind::kStep: return {};
+    case Kind::kRace: {
+      const RaceRecord& race = record.race;
+      const auto side = [&](const RaceAccess& access) {
+        return fmt::format("stream {} {} {} argument {} at {}", access.stream, access.writes ? "writes" : "reads",
+                           access.call != 0 ? print_call_of(reader, access.call)
+                                            : std::string(reader.string(access.what)),
+                           access.argument, reader.describe_line(access.line));
+      };
+      return fmt::format("{} {} bytes{}: {}; {}", print_value(record.address), record.size_bytes,
+                         race.is_reuse ? fmt::format(" freed at {}", reader.describe_line(race.freed_line)) : "",
+                         side(race.first), side(race.second));
+    }
     case Kind::kPhase: return std::string(name_of(record.phase));
     case Kind::kModuleNamed: return fmt::format("{} \"{}\"", record.module, reader.string(record.text));
     case Kind::kLabel:
@@ -141,6 +153,7 @@ std::string_view name_of(Kind kind) noexcept {
     case Kind::kBlockFreed: return "block-freed";
     case Kind::kWorkspaceUsed:
     case Kind::kWorkspaceGiven: return "workspace-given";
+    case Kind::kRace: return "race";
     case Kind::kBlockStream: return "block-stream";
     case Kind::kBlockCompleted: return "block-completed";
     case Kind::kAllocatorOutOfMemory: return "allocator-out-of-memory";
