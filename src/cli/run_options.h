@@ -25,7 +25,8 @@ struct RunOptions {
   std::string record;
   std::string holders;
   std::string check;
-  int32_t check_exit_code = 0;  ///< of `drydock run` alone: where the check found something and the program ended with 0
+  int32_t check_exit_code =
+      0;  ///< of `drydock run` alone: where the check found something and the program ended with 0
   std::string out;
   bool guard = false;
   std::vector<std::string> command;

@@ -116,9 +116,10 @@ namespace {
 
 // For the stream check: whoever still copies would copy from or into nothing.
 void tell_freed(const HostRange& range, trace::LineId line) noexcept {
-  const std::array<races::Use, 1> uses = {{{.footprint = races::Footprint::dense(range.begin, range.begin + range.size_bytes),
-                                            .writes = true,
-                                            .is_host = true}}};
+  const std::array<races::Use, 1> uses = {
+      {{.footprint = races::Footprint::dense(range.begin, range.begin + range.size_bytes),
+        .writes = true,
+        .is_host = true}}};
   races::touched_by_host({.device = range.device, .line = line, .what = "aclrtFreeHost"}, uses);
   races::memory_returned(range.begin, range.size_bytes);
 }

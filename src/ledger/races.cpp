@@ -38,8 +38,8 @@ std::string place_of(const RaceSide& side) {
 }
 
 std::string words_of(const RaceSide& side) {
-  return fmt::format("{} at {} {} {}{} on {}", side.what, side.line, side.writes ? "writes" : "reads",
-                     side.tensor.empty() ? "" : side.tensor + " ", "", place_of(side));
+  return fmt::format("{} at {} {}{} on {}", side.what, side.line, side.writes ? "writes" : "reads",
+                     side.tensor.empty() ? "" : " " + side.tensor, place_of(side));
 }
 
 }  // namespace
@@ -61,23 +61,24 @@ std::string sentence_of(const Race& race) {
   const std::string bytes = fmt::format("{} of {}", human_size(race.size_bytes),
                                         race.is_host ? "pinned host memory" : fmt::format("npu:{}", race.device));
   if (race.is_reuse)
-    return fmt::format("{}; the block was freed at {} and given out again, and {}; nothing makes it wait for the first ({})",
-                       words_of(race.first), race.freed_line, words_of(race.second), bytes);
-  return fmt::format("{}, and {}; nothing orders them ({})", words_of(race.first), words_of(race.second), bytes);
+    return fmt::format(
+        "{}: {}; its block was freed at {} and given out again, and {}. Nothing makes that wait for the first.", bytes,
+        words_of(race.first), race.freed_line, words_of(race.second));
+  return fmt::format("{}: {}, and {}. Nothing orders the two.", bytes, words_of(race.first), words_of(race.second));
 }
 
 std::string cure_of(const Race& race) {
-  if (race.second.stream == 0)
-    return fmt::format("before {}: synchronize stream {} (stream.synchronize(), or event.synchronize() for an event "
-                       "recorded behind {})",
-                       race.second.line, race.first.stream, race.first.line);
-  if (race.is_reuse)
-    return fmt::format("before the block is freed at {}: tensor.record_stream(s), where s is stream {}", race.freed_line,
+  if (race.is_reuse && race.first.stream != 0)
+    return fmt::format("before the block is freed at {}: tensor.record_stream(s), s being stream {}", race.freed_line,
                        race.first.stream);
-  if (race.first.stream == 0) return fmt::format("submit {} before {}", race.first.line, race.second.line);
-  return fmt::format("before {}: torch.npu.current_stream().wait_stream(s), where s is stream {}, or wait for an event "
-                     "that s recorded behind {}",
-                     race.second.line, race.first.stream, race.first.line);
+  if (race.second.stream == 0)
+    return fmt::format("before {}: s.synchronize(), s being stream {}, or synchronize() of an event that it recorded",
+                       race.second.line, race.first.stream);
+  if (race.first.stream == 0) return fmt::format("call {} before {}", race.first.line, race.second.line);
+  return fmt::format(
+      "before {}: torch.npu.current_stream().wait_stream(s), s being stream {}, or wait_event() for an event that it "
+      "recorded",
+      race.second.line, race.first.stream);
 }
 
 void load_races(Database& database, std::vector<Race>& races) {

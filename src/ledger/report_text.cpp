@@ -244,7 +244,7 @@ void add_races(const Report& report, Page& page) {
   if (report.races.empty()) page.add("streams", "checked: no two touched the same memory without a wait between them");
   for (size_t index = 0; index < std::min(report.races.size(), kListedRaces); ++index) {
     page.add(index == 0 ? "RACES" : "", fmt::format("{}. {}", index + 1, sentence_of(report.races[index])));
-    page.add("", fmt::format("   Cure, {}.", cure_of(report.races[index])));
+    page.add("", fmt::format("Missing {}.", cure_of(report.races[index])));
   }
   if (report.races.size() > kListedRaces)
     page.add("", fmt::format("and {} more (drydock ledger RUN --json)", report.races.size() - kListedRaces));

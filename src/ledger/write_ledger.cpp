@@ -141,9 +141,9 @@ class Writer {
       const RaceSide& first = race.first;
       const RaceSide& second = race.second;
       put.run(index, race.device, std::string_view(race.is_reuse ? "reuse" : "order"), race.is_host,
-              line(race.freed_line_id), race.offset, race.size_bytes, line(first.line_id),
-              std::string_view(first.what), std::string_view(first.tensor), std::string_view(first.call), first.stream,
-              first.writes, line(second.line_id), std::string_view(second.what), std::string_view(second.tensor),
+              line(race.freed_line_id), race.offset, race.size_bytes, line(first.line_id), std::string_view(first.what),
+              std::string_view(first.tensor), std::string_view(first.call), first.stream, first.writes,
+              line(second.line_id), std::string_view(second.what), std::string_view(second.tensor),
               std::string_view(second.call), second.stream, second.writes);
     }
   }

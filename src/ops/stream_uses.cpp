@@ -36,7 +36,8 @@ void tell_stream_uses(const Executor& executor, const void* workspace, uint64_t 
   const auto address = reinterpret_cast<uint64_t>(workspace);
   // Behind the last argument: no argument of the call is named.
   if (workspace_bytes > 0)
-    uses.push_back({races::Footprint::dense(address, address + workspace_bytes), static_cast<uint16_t>(args.size()), true});
+    uses.push_back(
+        {races::Footprint::dense(address, address + workspace_bytes), static_cast<uint16_t>(args.size()), true});
   races::submitted(stream.id(), {.device = stream.device(), .line = executor.line(), .call = executor.call()}, uses);
 }
 

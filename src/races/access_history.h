@@ -27,8 +27,8 @@ struct Access {
   uint32_t stream = 0;  ///< index in clocks
   uint64_t tick = 0;
   bool writes = false;
-  bool is_over = false;     ///< the block that it touched was given back since
-  uint32_t freed_line = 0;  ///< where, if `is_over`
+  bool is_over = false;                     ///< the block that it touched was given back since
+  uint32_t freed_line = 0;                  ///< where, if `is_over`
   std::shared_ptr<const Footprint> sparse;  ///< null where it covers all of the range
 };
 

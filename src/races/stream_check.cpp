@@ -47,14 +47,14 @@ struct Range {
 
 struct State {
   std::mutex mutex;
-  std::unordered_map<uint32_t, StreamState> streams;  // by id
+  std::unordered_map<uint32_t, StreamState> streams;        // by id
   std::vector<std::pair<uint32_t, uint64_t>> free_indices;  // of streams that ended, with their last tick
   uint32_t next_index = kHost + 1;
   std::unordered_map<uint32_t, Point> events;
   std::unordered_map<uint32_t, Point> notifies;
-  VectorClock host;        // what every later call comes behind
+  VectorClock host;         // what every later call comes behind
   uint64_t host_joins = 1;  // grows with `host`
-  VectorClock allocators;  // what is over for memory that is handed out again
+  VectorClock allocators;   // what is over for memory that is handed out again
   AccessHistory history;
   std::unordered_map<uint64_t, uint64_t> blocks;  // bytes by address
   std::vector<Conflict> conflicts;
@@ -167,8 +167,7 @@ void locked(Tell&& tell) noexcept {
     State& state = State::get();
     const std::lock_guard lock(state.mutex);
     tell(state);
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 [[gnu::constructor]] void read_environment() noexcept {
@@ -234,8 +233,8 @@ void host_waited_for_event(uint32_t event) noexcept {
 }
 
 void host_saw_event(uint32_t event) noexcept {
-  const bool is_programs = trace::python_state() != trace::PythonState::kReading ||
-                           trace::is_in_python_function("Event.query");
+  const bool is_programs =
+      trace::python_state() != trace::PythonState::kReading || trace::is_in_python_function("Event.query");
   locked([&](State& state) {
     const VectorClock& clock = state.events[event].clock;
     state.allocators.join(clock);

@@ -189,10 +189,11 @@ bool Reader::decode(Kind kind, uint8_t flags, uint16_t operand, const uint64_t* 
       const uint32_t arguments = high(words[4]);
       race.device = record.device;
       race.is_reuse = (flags & 1) != 0;
-      race.first = {low(words[3]), low(words[0]), low(words[1]), high(words[1]), static_cast<uint16_t>(arguments),
+      race.first = {low(words[3]),   low(words[0]), low(words[1]), high(words[1]), static_cast<uint16_t>(arguments),
                     (flags & 2) != 0};
-      race.second = {high(words[3]), high(words[0]),  low(words[2]),
-                     high(words[2]), static_cast<uint16_t>(arguments >> 16), (flags & 4) != 0};
+      race.second = {
+          high(words[3]),  high(words[0]), low(words[2]), high(words[2]), static_cast<uint16_t>(arguments >> 16),
+          (flags & 4) != 0};
       race.freed_line = low(words[4]);
       race.size_bytes = words[6];
       return true;

@@ -8,7 +8,6 @@
 #include "device/heap.h"
 #include "trace/allocator_records.h"
 #include "trace/block_birth.h"
-#include "trace/race_record.h"
 #include "trace/writer.h"
 
 namespace drydock::trace {
@@ -392,21 +391,6 @@ void python_exception(std::string_view type, std::string_view text, std::string_
   const StringId file_id = writer.string_id(file);
   Writer::Append append(writer);
   append(Kind::kPythonException, 0, 0, {pair_of(type_id, text_id), pair_of(file_id, line)});
-}
-
-void race_found(const RaceRecord& race) noexcept {
-  Writer& writer = Writer::instance();
-  if (!writer.is_recording()) return;
-  const Value place = value_of(writer, race.address);
-  Writer::Append append(writer);
-  append(Kind::kRace,
-         static_cast<uint8_t>((race.is_reuse ? 1 : 0) | (race.first.writes ? 2 : 0) | (race.second.writes ? 4 : 0) |
-                              tag_bits(place, 4)),
-         device_operand(race.device),
-         {pair_of(race.first.line, race.second.line), pair_of(race.first.call, race.first.what),
-          pair_of(race.second.call, race.second.what), pair_of(race.first.stream, race.second.stream),
-          pair_of(race.freed_line, race.first.argument | static_cast<uint32_t>(race.second.argument) << 16),
-          settle(append, place), race.size_bytes});
 }
 
 Counters counters() noexcept { return Writer::instance().counters(); }

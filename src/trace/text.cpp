@@ -90,10 +90,10 @@ std::string print_content(const Reader& reader, const Record& record, const Text
     case Kind::kRace: {
       const RaceRecord& race = record.race;
       const auto side = [&](const RaceAccess& access) {
-        return fmt::format("stream {} {} {} argument {} at {}", access.stream, access.writes ? "writes" : "reads",
-                           access.call != 0 ? print_call_of(reader, access.call)
-                                            : std::string(reader.string(access.what)),
-                           access.argument, reader.describe_line(access.line));
+        return fmt::format(
+            "stream {} {} {} argument {} at {}", access.stream, access.writes ? "writes" : "reads",
+            access.call != 0 ? print_call_of(reader, access.call) : std::string(reader.string(access.what)),
+            access.argument, reader.describe_line(access.line));
       };
       return fmt::format("{} {} bytes{}: {}; {}", print_value(record.address), record.size_bytes,
                          race.is_reuse ? fmt::format(" freed at {}", reader.describe_line(race.freed_line)) : "",
