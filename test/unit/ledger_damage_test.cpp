@@ -104,7 +104,7 @@ TEST(DamagedLedger, AnotherVersionIsNamedWithBothNumbers) {
   std::string bytes = bytes_of(ledger);
   bytes[63] = 99;  // user_version: big endian at 60
   write_file(ledger, bytes);
-  EXPECT_THAT(sentence_about(ledger), HasSubstr("is a ledger of version 99; this drydock reads version 3"));
+  EXPECT_THAT(sentence_about(ledger), HasSubstr("is a ledger of version 99; this drydock reads version 4"));
   EXPECT_THAT(sentence_about(run.path()), HasSubstr("version 99"));
   Report report;
   EXPECT_TRUE(open_run(run.path(), true, test_entry, report).is_ok()) << "made again from the traces";
