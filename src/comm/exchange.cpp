@@ -184,8 +184,8 @@ class Exchange {
     return worst == Knowledge::kAssumed && is_float ? Knowledge::kGhost : worst;
   }
 
-  /// Reduces a range of all ranks' send buffers to device memory. The caller holds MemoryInUse.
-  Status reduce_range(const Share& range, uint64_t to) const {
+  /// Reduces a range of all ranks' send buffers. The caller holds MemoryInUse.
+  Status reduce_range(const Share& range, unsigned char* to) const {
     const uint64_t element_bytes = bytes_of(call_.type);
     Scratch& buffers = scratch();
     Reduction reduction(call_.type, call_.op, buffers.accumulator);
@@ -206,7 +206,7 @@ class Exchange {
         }
         rank == 0 ? reduction.begin(elements, count) : reduction.add(elements, count);
       }
-      reduction.end(host_bytes(to + done), count);
+      reduction.end(to + done, count);
       done += block_bytes;
     }
     return Status::ok();
@@ -218,12 +218,24 @@ class Exchange {
     if (call_.kind == Kind::kReduceScatterV) range = call_.send_shares[own_];
     const bool takes_part = call_.kind != Kind::kReduce || own_ == call_.root;
     const Knowledge knowledge = knowledge_of_result();
-    if (takes_part && knowledge != Knowledge::kGhost) {
+    const bool has_result = takes_part && knowledge != Knowledge::kGhost;
+    // Where a result lies upon what other ranks read of this one, it has to wait until they have; its own part of the
+    // send buffer nobody else reads.
+    const bool overlaps =
+        call_.send < call_.receive + call_.receive_bytes && call_.receive < call_.send + call_.send_bytes;
+    const bool is_staged = has_result && overlaps && call_.receive != call_.send + range.offset;
+    std::vector<unsigned char> stage(is_staged ? range.size_bytes : 0);
+    if (has_result) {
       const device::MemoryInUse in_use;
       DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
-      DRYDOCK_RETURN_IF_ERROR(reduce_range(range, call_.receive));
+      DRYDOCK_RETURN_IF_ERROR(reduce_range(range, is_staged ? stage.data() : host_bytes(call_.receive)));
     }
     DRYDOCK_RETURN_IF_ERROR(leave());
+    if (is_staged) {
+      const device::MemoryInUse in_use;
+      DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
+      std::memcpy(host_bytes(call_.receive), stage.data(), range.size_bytes);
+    }
     if (takes_part) set_result(call_.receive, range.size_bytes, knowledge);
     return Status::ok();
   }
@@ -235,7 +247,7 @@ class Exchange {
       if (is_inline) {
         const device::MemoryInUse in_use;
         DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
-        DRYDOCK_RETURN_IF_ERROR(reduce_range({0, call_.send_bytes}, call_.receive));
+        DRYDOCK_RETURN_IF_ERROR(reduce_range({0, call_.send_bytes}, host_bytes(call_.receive)));
       } else {
         DRYDOCK_RETURN_IF_ERROR(all_reduce_in_two_steps());
       }
@@ -253,7 +265,7 @@ class Exchange {
       const device::MemoryInUse in_use;
       DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
       const Share own = part_of(own_);
-      DRYDOCK_RETURN_IF_ERROR(reduce_range(own, call_.receive + own.offset));
+      DRYDOCK_RETURN_IF_ERROR(reduce_range(own, host_bytes(call_.receive + own.offset)));
     }
     segment_.place(own_).reduced.store(call_.sequence, std::memory_order_release);
     segment_.announce();

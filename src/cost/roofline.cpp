@@ -169,6 +169,14 @@ uint64_t cube_flops(const Operands& operands) {
   return 0;
 }
 
+// Products whose sizes are not told here: packed weights, lengths in lists, sparse blocks.
+bool multiplies_matrices(std::string_view api) {
+  for (const std::string_view part : {"Matmul", "MatMul", "FlashAttention", "FusedInferAttention", "SparseAttention",
+                                      "Convolution", "ConvDepthwise", "ConvTbc", "addbmm", "Addbmm"})
+    if (api.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
 double cube_rate(const Call& call, const device::Profile& profile) {
   for (const trace::CallArgument& argument : call.arguments)
     for (const CallTensor& tensor : argument.tensors) {
@@ -197,6 +205,9 @@ Roofline roofline_of(const Call& call, const Signature& signature, const device:
     const double rate = cube_rate(call, profile);
     if (rate <= 0) return roofline;
     roofline.cube_ns = static_cast<double>(roofline.cube_flops) / (rate * kTera) * kNsOfSecond;
+  } else if (multiplies_matrices(signature.name)) {
+    roofline.unit = Unit::kCube;
+    return roofline;
   }
   roofline.is_known = true;
   return roofline;

@@ -33,12 +33,15 @@ struct Session {
   std::vector<Part> parts;
   std::vector<uint32_t> devices;
   uint32_t number = 0;  // of sessions so far
+  pid_t pid = 0;        // whose it is: a forked child has none
 };
 
 Session& session() {
   static Session& the_session = *new Session;
   return the_session;
 }
+
+bool is_open(const Session& session) { return !session.folder.empty() && session.pid == getpid(); }
 
 int64_t now_ns(clockid_t clock) {
   timespec time{};
@@ -70,17 +73,17 @@ std::string time_stamp() {
   return fmt::format("{}{:03}", text, wall_ns / kNsOfMs % 1000);
 }
 
-Status write_session(const Session& open) {
+Status write_session(const Session& open, const fs::path& folder) {
   const char* run = std::getenv("DRYDOCK_RUN_DIR");
   nlohmann::ordered_json json = {{"run", run == nullptr ? "" : run},
-                                 {"pid", getpid()},
+                                 {"pid", open.pid},
                                  {"wall_ns", open.wall_ns},
                                  {"monotonic_ns", open.monotonic_ns},
                                  {"devices", open.devices}};
   json["parts"] = nlohmann::ordered_json::array();
   for (const Part& part : open.parts)
     json["parts"].push_back({{"start_monotonic_ns", part.start_ns}, {"stop_monotonic_ns", part.stop_ns}});
-  return write_json(open.folder / "host" / "drydock.json", json);
+  return write_json(folder / "host" / "drydock.json", json);
 }
 
 Status without_session(std::string_view what) {
@@ -94,7 +97,7 @@ bool is_running(const Session& open) { return !open.parts.empty() && open.parts.
 Status open_profiler(std::string_view folder) {
   Session& open = session();
   const std::lock_guard lock(open.mutex);
-  if (!open.folder.empty())
+  if (is_open(open))
     return Status::error(code::ACL_ERROR_PROF_ALREADY_RUN,
                          fmt::format("aclprofInit: the profiler is open already, with results in {}. Call "
                                      "aclprofFinalize first.",
@@ -108,20 +111,22 @@ Status open_profiler(std::string_view folder) {
   const int64_t raw_ns = now_ns(CLOCK_MONOTONIC_RAW);
   open.wall_ns = now_ns(CLOCK_REALTIME);
   open.monotonic_ns = now_ns(CLOCK_MONOTONIC);
+  open.pid = getpid();
+  open.parts.clear();
+  open.devices.clear();
   DRYDOCK_RETURN_IF_ERROR(write_json(
       made / "host" / "start_info",
       {{"collectionTimeBegin", std::to_string(open.wall_ns / 1000)}, {"clockMonotonicRaw", std::to_string(raw_ns)}}));
+  DRYDOCK_RETURN_IF_ERROR(write_session(open, made));
   open.number = number;
   open.folder = made;
-  open.parts.clear();
-  open.devices.clear();
-  return write_session(open);
+  return Status::ok();
 }
 
 Status start_profiler(const std::vector<uint32_t>& devices) {
   Session& open = session();
   const std::lock_guard lock(open.mutex);
-  if (open.folder.empty()) return without_session("aclprofStart");
+  if (!is_open(open)) return without_session("aclprofStart");
   if (is_running(open))
     return Status::error(code::ACL_ERROR_PROF_ALREADY_RUN, "aclprofStart: it was started and not stopped since.");
   for (const uint32_t device : devices) {
@@ -133,24 +138,26 @@ Status start_profiler(const std::vector<uint32_t>& devices) {
       open.devices.push_back(device);
   }
   open.parts.push_back({now_ns(CLOCK_MONOTONIC), 0});
-  return write_session(open);
+  Status status = write_session(open, open.folder);
+  if (!status.is_ok()) open.parts.pop_back();
+  return status;
 }
 
 Status stop_profiler() {
   Session& open = session();
   const std::lock_guard lock(open.mutex);
-  if (open.folder.empty()) return without_session("aclprofStop");
+  if (!is_open(open)) return without_session("aclprofStop");
   if (!is_running(open)) return Status::error(code::ACL_ERROR_PROF_NOT_RUN, "aclprofStop: nothing was started.");
   open.parts.back().stop_ns = now_ns(CLOCK_MONOTONIC);
-  return write_session(open);
+  return write_session(open, open.folder);
 }
 
 Status close_profiler() {
   Session& open = session();
   const std::lock_guard lock(open.mutex);
-  if (open.folder.empty()) return without_session("aclprofFinalize");
+  if (!is_open(open)) return without_session("aclprofFinalize");
   if (is_running(open)) open.parts.back().stop_ns = now_ns(CLOCK_MONOTONIC);
-  Status status = write_session(open);
+  Status status = write_session(open, open.folder);
   open.folder.clear();
   return status;
 }

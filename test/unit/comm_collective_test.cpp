@@ -92,6 +92,33 @@ TEST_F(CollectiveTest, SumsSmallAndLarge) {
   }
 }
 
+// Each rank's result lies upon the part of its send buffer that rank 0 still has to read.
+TEST_F(CollectiveTest, AScatteredSumMayLieUponWhatOthersRead) {
+  constexpr size_t kCount = 300'007;
+  for (int round = 0; round < 5; ++round) {
+    std::array<void*, kRanks> buffers{};
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      std::vector<float> values(kCount * kRanks);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i % 1000) * (rank + 1));
+      buffers[rank] = device_floats(rank, values);
+    }
+    for (uint32_t rank = kRanks; rank-- > 0;) {
+      on(rank);
+      ASSERT_TRUE(
+          HcclReduceScatter(buffers[rank], buffers[rank], kCount, kFp32, kSum, comms_[rank], streams_[rank]).is_ok());
+    }
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_TRUE(wait(rank).is_ok());
+      const std::vector<float> result = host_floats(buffers[rank], kCount);
+      size_t wrong = 0;
+      for (size_t i = 0; i < kCount; ++i)
+        wrong += result[i] == static_cast<float>((rank * kCount + i) % 1000 * 6) ? 0 : 1;
+      EXPECT_EQ(wrong, 0U) << "rank " << rank << ", round " << round;
+      EXPECT_TRUE(aclrtFree(buffers[rank]).is_ok());
+    }
+  }
+}
+
 TEST_F(CollectiveTest, GhostsStayGhosts) {
   std::array<void*, kRanks> buffers{};
   for (uint32_t rank = 0; rank < kRanks; ++rank) {

@@ -124,6 +124,9 @@ TEST(Roofline, ConvolutionsAndAttention) {
   EXPECT_EQ(attention("BSH", {2, 128, 512}, false), kWhole);
   EXPECT_EQ(attention("SBH", {128, 2, 512}, true), kWhole / 2);
   EXPECT_EQ(attention("TND", {256, 8, 64}, false), 0U) << "lengths are not in the shapes";
+  const Roofline packed = Builder("aclnnQuantMatmulV5").tensor("x1", {16, 16}).roofline();
+  EXPECT_FALSE(packed.is_known);
+  EXPECT_EQ(packed.unit, Unit::kCube);
 }
 
 TEST(Roofline, WhatCannotBeKnownIsSaid) {

@@ -74,6 +74,18 @@ TEST_F(ProfilerTest, CallsInTheWrongOrderHaveTheVendorsCodes) {
   ASSERT_TRUE(aclprofFinalize().is_ok());
 }
 
+TEST_F(ProfilerTest, WhatCannotBeKeptIsNotOpen) {
+  ASSERT_TRUE(init().is_ok());
+  const fs::path told = sessions().front() / "host" / "drydock.json";
+  fs::remove(told);
+  fs::create_directory(told);  // in the file's way
+  EXPECT_EQ(aclprofStart(config_).code(), code::ACL_ERROR_PROFILING_FAILURE);
+  EXPECT_EQ(aclprofStop(config_).code(), code::ACL_ERROR_PROF_NOT_RUN) << "nothing was started";
+  fs::remove(told);
+  EXPECT_TRUE(aclprofStart(config_).is_ok());
+  EXPECT_TRUE(aclprofFinalize().is_ok());
+}
+
 TEST_F(ProfilerTest, NonsenseIsRefused) {
   EXPECT_EQ(aclprofInit(nullptr, 3).code(), 100000);
   EXPECT_EQ(aclprofInit("x", 0).code(), 100000);
