@@ -241,9 +241,10 @@ Status AddressSpace::map_host(uint64_t address, uint64_t size_bytes, const HostP
 
 void AddressSpace::unmap_host(uint64_t address, uint64_t size_bytes) noexcept {
   write_slots(address, size_bytes, 0);
-  // One call that replaces the pages: no moment at which someone else's mapping could take the place.
-  mmap(reinterpret_cast<void*>(address), size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-       -1, 0);
+  // One call that replaces the pages: no moment at which someone else's mapping could take the place. Where the host
+  // has no mappings left the pages stay until the device's range goes.
+  static_cast<void>(mmap(reinterpret_cast<void*>(address), size_bytes, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
   madvise(reinterpret_cast<void*>(address), size_bytes, MADV_NOHUGEPAGE);
 }
 
