@@ -183,6 +183,14 @@ constexpr size_t fixed_words(Kind kind, uint16_t operand) noexcept {
   return 0;
 }
 
+/// Words of the longest record.
+constexpr size_t kMostFixedWords = [] {
+  size_t most = 0;
+  for (int kind = 0; kind < 256; ++kind)
+    if (const size_t words = fixed_words(static_cast<Kind>(kind), 0xffff); words > most) most = words;
+  return most;
+}();
+
 constexpr bool has_trailing_bytes(Kind kind) noexcept {
   return kind == Kind::kDefineString || kind == Kind::kDefineCall;
 }

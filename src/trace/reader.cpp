@@ -172,7 +172,7 @@ bool Reader::next(Record& record) {
     }
     size_t size = fixed_bytes;
     size_t tail_bytes = 0;
-    std::array<uint64_t, 4> words{};
+    std::array<uint64_t, kMostFixedWords - 1> words{};
     bool is_whole = fill(fixed_bytes);
     if (is_whole) {
       std::memcpy(words.data(), buffer_.data() + buffer_begin_ + 8, fixed_bytes - 8);
