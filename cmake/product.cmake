@@ -47,6 +47,12 @@ if(NOT DRYDOCK_SANITIZE)
     PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=fast")
 endif()
 
+# So are sums of collectives, which wait for memory then and not for the processor.
+if(NOT DRYDOCK_SANITIZE)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/comm/reduction.cpp"
+    PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math" SKIP_PRECOMPILE_HEADERS ON)
+endif()
+
 # Options of their own, or intrinsics, whose headers look at the options: what was precompiled does not fit them.
 set_source_files_properties(
   "${PROJECT_SOURCE_DIR}/src/ops/attention/block_math.cpp"

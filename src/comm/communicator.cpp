@@ -41,8 +41,10 @@ struct Communicator::Pending {
   Pending(Collective made, device::Stream& on) : call(std::move(made)), stream(on) {}
 
   Collective call;
-  device::Stream& stream;   // streams are recycled, never freed
-  bool is_reached = false;  ///< its stream came to it; guarded by the communicator
+  device::Stream& stream;    // streams are recycled, never freed
+  bool is_reached = false;   ///< its stream came to it; guarded by the communicator
+  bool is_first = false;     ///< nothing was before it, in the communicator and on its stream; written once
+  bool has_arrived = false;  ///< the other ranks know of it; of the thread that carries it out
   std::atomic<bool> is_dropped{false};
   std::atomic<bool> is_over{false};
   Status outcome = Status::ok();  ///< written before `is_over`
@@ -54,7 +56,10 @@ class Communicator::CollectiveWork final : public device::DeferredWork {
   CollectiveWork(std::shared_ptr<Communicator> communicator, std::shared_ptr<Pending> pending)
       : communicator_(std::move(communicator)), pending_(std::move(pending)) {}
   bool is_ready() override {
-    if (communicator_ != nullptr) std::exchange(communicator_, nullptr)->reached(pending_);
+    if (communicator_ != nullptr) {
+      const std::shared_ptr<Communicator> communicator = std::exchange(communicator_, nullptr);
+      if (!pending_->is_first || !communicator->try_at_once(*pending_)) communicator->reached(pending_);
+    }
     return pending_->is_over.load(std::memory_order_acquire);
   }
   Status run() override { return std::move(pending_->outcome); }
@@ -90,6 +95,8 @@ Status Communicator::submit(Collective call, device::Stream& stream) {
     // A call of sends and receives has no number that all ranks agree on.
     call.sequence = call.kind == Kind::kSendRecv ? ++batches_ : ++collectives_;
     pending = std::make_shared<Pending>(std::move(call), stream);
+    pending->is_first = queue_.empty() && stream.is_complete() && pending->call.kind != Kind::kSendRecv &&
+                        pending->call.send_bytes <= kInlineBytes;
     queue_.push_back(pending);
     if (!has_worker_) {
       try {
@@ -122,7 +129,8 @@ void Communicator::work() {
   pthread_setname_np(pthread_self(), "drydock-hccl");
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return is_closed_ || (!queue_.empty() && queue_.front()->is_reached); });
+    changed_.wait(lock,
+                  [&] { return !is_at_once_ && (is_closed_ || (!queue_.empty() && queue_.front()->is_reached)); });
     if (is_closed_) return drop_queue(lock);
     const std::shared_ptr<Pending> pending = queue_.front();
     lock.unlock();
@@ -147,18 +155,60 @@ void Communicator::drop_queue(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-void Communicator::execute(Pending& pending) {
+/// Tells the other ranks of the call. False if it has failed.
+bool Communicator::begin(Pending& pending) {
   const Collective& call = pending.call;
   pending.outcome = failure_for(call);
-  if (!pending.outcome.is_ok()) return;
-  meeting_.begin(
-      fmt::format("{} #{} of {} ({})", describe(call), call.sequence, settings_.name, device::line_text(call.line)));
+  if (!pending.outcome.is_ok()) return false;
+  meeting_.begin(call);
   if (pending.is_dropped.load()) {
     pending.outcome =
         Status::error(code::ACL_ERROR_RT_STREAM_ABORT, fmt::format("{} was dropped with its stream.", meeting_.what()));
-  } else {
-    pending.outcome = call.kind == Kind::kSendRecv ? exchange_messages(meeting_, call) : exchange(meeting_, call);
+  } else if (call.kind != Kind::kSendRecv) {
+    pending.outcome = arrive(meeting_, call);
   }
+  if (!pending.outcome.is_ok()) keep_failure(pending.outcome);
+  return pending.outcome.is_ok();
+}
+
+/// Carries out the first call of the queue on this thread; false if that takes longer than a moment.
+bool Communicator::try_at_once(Pending& pending) {
+  {
+    std::lock_guard lock(mutex_);
+    if (is_closed_) return false;
+    is_at_once_ = true;
+  }
+  const bool is_over = end_at_once(pending);
+  std::lock_guard lock(mutex_);
+  is_at_once_ = false;
+  if (is_over) queue_.pop_front();
+  if (is_over) pending.is_over.store(true, std::memory_order_release);
+  changed_.notify_all();
+  return is_over;
+}
+
+bool Communicator::end_at_once(Pending& pending) {
+  // Where ranks don't come together, the launch does not wait for them again and again.
+  constexpr int kMostVainWaits = 3;
+  constexpr int kRetryEach = 8;
+  if (!begin(pending)) return true;
+  pending.has_arrived = true;
+  const bool waits = vain_waits_ < kMostVainWaits || vain_waits_ % kRetryEach == 0;
+  if (!can_end_at_once(meeting_, pending.call, waits)) {
+    ++vain_waits_;
+    return false;
+  }
+  vain_waits_ = 0;
+  pending.outcome = exchange(meeting_, windows_, pending.call);
+  if (!pending.outcome.is_ok()) keep_failure(pending.outcome);
+  return true;
+}
+
+void Communicator::execute(Pending& pending) {
+  if (!pending.has_arrived && !begin(pending)) return;
+  const Collective& call = pending.call;
+  pending.outcome =
+      call.kind == Kind::kSendRecv ? exchange_messages(meeting_, windows_, call) : exchange(meeting_, windows_, call);
   if (!pending.outcome.is_ok()) keep_failure(pending.outcome);
 }
 
@@ -193,7 +243,7 @@ Status Communicator::async_error() const {
 void Communicator::destroy() {
   std::unique_lock lock(mutex_);
   // What its stream has not reached may never be: it waits for work that is behind this very call.
-  const auto is_idle = [&] { return queue_.empty() || !queue_.front()->is_reached; };
+  const auto is_idle = [&] { return !is_at_once_ && (queue_.empty() || !queue_.front()->is_reached); };
   changed_.wait_for(lock, kGrace, is_idle);
   stop_.store(true, std::memory_order_release);
   is_closed_ = true;

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "comm/collective.h"
 #include "comm/meeting.h"
+#include "comm/peer_windows.h"
 #include "comm/segment.h"
 #include "comm/settings.h"
 #include "device/stream.h"
@@ -22,7 +23,9 @@ namespace drydock::comm {
 /// One rank's end of a communicator.
 ///
 /// *Order.* Calls run in the order in which they were made (contract K6), each when its stream reaches it, on a thread
-/// of the communicator's own: a rank that waits for others in one communicator goes on in the others.
+/// of the communicator's own: a rank that waits for others in one communicator goes on in the others. A small call that
+/// finds nothing before it is carried out by the thread that makes it, if the others come within microseconds: waking
+/// another thread takes longer than the call.
 ///
 /// *Failures.* The first one ends the communicator: the stream of the call fails with it, as do all later calls, and
 /// the other ranks are told.
@@ -60,6 +63,9 @@ class DRYDOCK_API Communicator : public std::enable_shared_from_this<Communicato
   void reached(const std::shared_ptr<Pending>& pending);
   void work();
   void drop_queue(std::unique_lock<std::mutex>& lock);
+  bool try_at_once(Pending& pending);
+  bool end_at_once(Pending& pending);
+  bool begin(Pending& pending);
   void execute(Pending& pending);
   void keep_failure(const Status& failure);
   Status failure_for(const Collective& call) const;
@@ -69,6 +75,7 @@ class DRYDOCK_API Communicator : public std::enable_shared_from_this<Communicato
   const CommunicatorSettings settings_;
   std::atomic<bool> stop_{false};
   Meeting meeting_;
+  PeerWindows windows_;  ///< of the thread that carries calls out
 
   std::mutex submit_;         ///< two calls enter the communicator's order and their stream's alike
   mutable std::mutex mutex_;  ///< guards what follows
@@ -80,6 +87,8 @@ class DRYDOCK_API Communicator : public std::enable_shared_from_this<Communicato
   int32_t failure_code_ = 0;
   std::string failure_;
   bool has_worker_ = false;
+  int vain_waits_ = 0;  ///< calls in a row whose thread waited a moment, and in vain; guarded by its stream's order
+  bool is_at_once_ = false;  ///< the thread that made the first call of the queue carries it out
   bool is_closed_ = false;
 };
 

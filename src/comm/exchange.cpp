@@ -1,9 +1,10 @@
 #include "comm/exchange.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,6 +20,8 @@ namespace drydock::comm {
 namespace {
 
 using values::Knowledge;
+
+constexpr uint64_t kCachedBytes = 2048;
 
 /// Bytes of one rank's send buffer that this rank takes.
 struct Piece {
@@ -44,11 +47,15 @@ bool has_values(const Offer& offer) {
 
 class Exchange {
  public:
-  Exchange(Meeting& meeting, const Collective& call)
-      : meeting_(meeting), segment_(meeting.segment()), call_(call), own_(segment_.rank()), ranks_(segment_.ranks()) {}
+  Exchange(Meeting& meeting, PeerWindows& windows, const Collective& call)
+      : meeting_(meeting),
+        windows_(windows),
+        segment_(meeting.segment()),
+        call_(call),
+        own_(segment_.rank()),
+        ranks_(segment_.ranks()) {}
 
   Status run() {
-    DRYDOCK_RETURN_IF_ERROR(arrive());
     DRYDOCK_RETURN_IF_ERROR(meeting_.wait(
         [&](uint32_t rank) { return segment_.place(rank).arrived.load(std::memory_order_acquire) < call_.sequence; }));
     DRYDOCK_RETURN_IF_ERROR(compare());
@@ -59,20 +66,6 @@ class Exchange {
 
  private:
   Offer& offer_of(uint32_t rank) const { return segment_.offer(rank, call_.sequence).offer; }
-
-  Status arrive() {
-    OfferPlace& place = segment_.offer(own_, call_.sequence);
-    {
-      const device::MemoryInUse in_use;
-      DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
-      fill_offer(place.offer, call_);
-      if (place.offer.is_inline != 0) std::memcpy(place.bytes, host_bytes(call_.send), call_.send_bytes);
-    }
-    std::copy(call_.send_shares.begin(), call_.send_shares.end(), place.shares);
-    segment_.place(own_).arrived.store(call_.sequence, std::memory_order_release);
-    segment_.announce();
-    return Status::ok();
-  }
 
   /// All ranks do this on the same offers, so all of them find the same difference.
   Status compare() const {
@@ -161,14 +154,21 @@ class Exchange {
     return Status::ok();
   }
 
-  /// Reads from the rank's segment place where it put its bytes there, else from its process.
-  Status read(uint32_t rank, const Share& source, void* to) const {
+  /// Where this process finds what `rank` sends; null where it has to be copied from that process first.
+  const unsigned char* bytes_from(uint32_t rank) const {
     const OfferPlace& place = segment_.offer(rank, call_.sequence);
-    if (place.offer.is_inline != 0) {
-      std::memcpy(to, place.bytes + source.offset, source.size_bytes);
+    if (place.offer.is_inline != 0) return place.bytes;
+    if (rank == own_) return host_bytes(call_.send);
+    return windows_.send_buffer(segment_, rank, place.offer);
+  }
+
+  Status read(uint32_t rank, const Share& source, void* to) const {
+    if (const unsigned char* bytes = bytes_from(rank)) {
+      // A rank's own piece may be where it belongs already.
+      if (bytes + source.offset != to) std::memcpy(to, bytes + source.offset, source.size_bytes);
       return Status::ok();
     }
-    return read_peer(meeting_, rank, to, place.offer.address + source.offset, source.size_bytes);
+    return read_peer(meeting_, rank, to, offer_of(rank).address + source.offset, source.size_bytes);
   }
 
   /// What is known of a reduction's result.
@@ -184,33 +184,40 @@ class Exchange {
     return worst == Knowledge::kAssumed && is_float ? Knowledge::kGhost : worst;
   }
 
-  /// Reduces a range of all ranks' send buffers. The caller holds MemoryInUse.
-  Status reduce_range(const Share& range, unsigned char* to) const {
+  /// Reduces a range of all ranks' send buffers, and writes it to each of `targets`. The caller holds MemoryInUse.
+  Status reduce_range(const Share& range, std::span<unsigned char* const> targets) const {
+    std::array<const unsigned char*, kMaxRanks> sources{};
+    bool are_all_here = true;
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      sources[rank] = bytes_from(rank);
+      if (sources[rank] == nullptr) are_all_here = false;
+    }
     const uint64_t element_bytes = bytes_of(call_.type);
+    // What was read last is still in the first cache when it is written over.
+    const uint64_t most_bytes = are_all_here ? kCachedBytes : Reduction::kBlockElements * element_bytes;
     Scratch& buffers = scratch();
     Reduction reduction(call_.type, call_.op, buffers.accumulator);
     for (uint64_t done = 0; done < range.size_bytes;) {
-      const uint64_t block_bytes = std::min(range.size_bytes - done, Reduction::kBlockElements * element_bytes);
+      const uint64_t block_bytes = std::min(range.size_bytes - done, most_bytes);
       const uint64_t count = block_bytes / element_bytes;
       for (uint32_t rank = 0; rank < ranks_; ++rank) {
-        const OfferPlace& place = segment_.offer(rank, call_.sequence);
         const uint64_t offset = range.offset + done;
-        const void* elements = buffers.received;
-        if (place.offer.is_inline != 0) {
-          elements = place.bytes + offset;
-        } else if (rank == own_) {
-          elements = host_bytes(call_.send) + offset;
+        const unsigned char* elements = buffers.received;
+        if (sources[rank] != nullptr) {
+          elements = sources[rank] + offset;
         } else {
           DRYDOCK_RETURN_IF_ERROR(
-              read_peer(meeting_, rank, buffers.received, place.offer.address + offset, block_bytes));
+              read_peer(meeting_, rank, buffers.received, offer_of(rank).address + offset, block_bytes));
         }
         rank == 0 ? reduction.begin(elements, count) : reduction.add(elements, count);
       }
-      reduction.end(to + done, count);
+      reduction.end(targets.front() + done, count);
+      for (unsigned char* target : targets.subspan(1)) std::memcpy(target + done, targets.front() + done, block_bytes);
       done += block_bytes;
     }
     return Status::ok();
   }
+  Status reduce_range(const Share& range, unsigned char* to) const { return reduce_range(range, std::span(&to, 1)); }
 
   Status reduce() {
     Share range{0, call_.send_bytes};
@@ -249,7 +256,7 @@ class Exchange {
         DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
         DRYDOCK_RETURN_IF_ERROR(reduce_range({0, call_.send_bytes}, host_bytes(call_.receive)));
       } else {
-        DRYDOCK_RETURN_IF_ERROR(all_reduce_in_two_steps());
+        DRYDOCK_RETURN_IF_ERROR(all_reduce_by_parts());
       }
     } else {
       DRYDOCK_RETURN_IF_ERROR(leave());
@@ -258,31 +265,50 @@ class Exchange {
     return Status::ok();
   }
 
-  /// Each rank reduces its part, in place where the call is in place: nobody else reads that part before. Then all take
-  /// the other parts from those that reduced them.
-  Status all_reduce_in_two_steps() {
+  /// Each rank reduces its part, in place where the call is in place (nobody else reads that part), and gives it to all
+  /// ranks whose memory it can reach. The others take it from there.
+  Status all_reduce_by_parts() {
+    const Share own = part_of(own_);
+    uint64_t delivered = bit_of(own_);
     {
       const device::MemoryInUse in_use;
       DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
-      const Share own = part_of(own_);
-      DRYDOCK_RETURN_IF_ERROR(reduce_range(own, host_bytes(call_.receive + own.offset)));
+      std::vector<unsigned char*> targets{host_bytes(call_.receive) + own.offset};
+      for (uint32_t rank = 0; rank < ranks_; ++rank) {
+        if (rank == own_) continue;
+        unsigned char* result = windows_.result_buffer(segment_, rank, offer_of(rank));
+        if (result == nullptr) continue;
+        targets.push_back(result + own.offset);
+        delivered |= bit_of(rank);
+      }
+      DRYDOCK_RETURN_IF_ERROR(reduce_range(own, targets));
     }
-    segment_.place(own_).reduced.store(call_.sequence, std::memory_order_release);
+    RankPlace& place = segment_.place(own_);
+    place.delivered = delivered;
+    place.reduced.store(call_.sequence, std::memory_order_release);
     segment_.announce();
+    const uint64_t everyone = ranks_ == 64 ? ~uint64_t{0} : bit_of(ranks_) - 1;
+    bool is_read_by_others = delivered != everyone;
     for (uint32_t step = 1; step < ranks_; ++step) {
       // Each begins with its neighbour, so that not all read from one.
       const uint32_t from = (own_ + step) % ranks_;
       DRYDOCK_RETURN_IF_ERROR(meeting_.wait_until([&] {
         return segment_.place(from).reduced.load(std::memory_order_acquire) < call_.sequence ? from : ranks_;
       }));
+      const uint64_t given = segment_.place(from).delivered;
+      if (given != everyone) is_read_by_others = true;
+      if ((given & bit_of(own_)) != 0) continue;
       const Share part = part_of(from);
       const device::MemoryInUse in_use;
       DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call_));
       DRYDOCK_RETURN_IF_ERROR(read_peer(meeting_, from, host_bytes(call_.receive + part.offset),
                                         offer_of(from).result_address + part.offset, part.size_bytes));
     }
-    return leave();
+    // Where all ranks were given all parts, nobody touches this rank's buffers any more.
+    return is_read_by_others ? leave() : Status::ok();
   }
+
+  static uint64_t bit_of(uint32_t rank) { return uint64_t{1} << rank; }
 
   Share part_of(uint32_t rank) const {
     constexpr uint64_t kLineElements = 64;
@@ -315,6 +341,7 @@ class Exchange {
   }
 
   Meeting& meeting_;
+  PeerWindows& windows_;
   const Segment& segment_;
   const Collective& call_;
   const uint32_t own_;
@@ -323,6 +350,40 @@ class Exchange {
 
 }  // namespace
 
-Status exchange(Meeting& meeting, const Collective& call) { return Exchange(meeting, call).run(); }
+Status arrive(Meeting& meeting, const Collective& call) {
+  const Segment& segment = meeting.segment();
+  OfferPlace& place = segment.offer(segment.rank(), call.sequence);
+  share_buffers_of(call);
+  {
+    const device::MemoryInUse in_use;
+    DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call));
+    fill_offer(place.offer, call);
+    if (place.offer.is_inline != 0) std::memcpy(place.bytes, host_bytes(call.send), call.send_bytes);
+  }
+  std::copy(call.send_shares.begin(), call.send_shares.end(), place.shares);
+  segment.place(segment.rank()).arrived.store(call.sequence, std::memory_order_release);
+  segment.announce();
+  return Status::ok();
+}
+
+bool can_end_at_once(Meeting& meeting, const Collective& call, bool wait_briefly) {
+  const Segment& segment = meeting.segment();
+  const auto is_missing = [&](uint32_t rank) {
+    return segment.place(rank).arrived.load(std::memory_order_acquire) < call.sequence;
+  };
+  for (uint32_t rank = 0; rank < segment.ranks(); ++rank) {
+    if (!is_missing(rank)) continue;
+    if (!wait_briefly || !meeting.wait_briefly(is_missing)) return false;
+  }
+  for (uint32_t rank = 0; rank < segment.ranks(); ++rank) {
+    const Offer& offer = segment.offer(rank, call.sequence).offer;
+    if (has_values(offer) && offer.is_inline == 0) return false;
+  }
+  return true;
+}
+
+Status exchange(Meeting& meeting, PeerWindows& windows, const Collective& call) {
+  return Exchange(meeting, windows, call).run();
+}
 
 }  // namespace drydock::comm

@@ -27,8 +27,8 @@ std::string describe(const Message& message) { return fmt::format("{} {}", messa
 
 class MessageExchange {
  public:
-  MessageExchange(Meeting& meeting, const Collective& call)
-      : meeting_(meeting), segment_(meeting.segment()), call_(call), own_(segment_.rank()) {
+  MessageExchange(Meeting& meeting, PeerWindows& windows, const Collective& call)
+      : meeting_(meeting), windows_(windows), segment_(meeting.segment()), call_(call), own_(segment_.rank()) {
     for (const Message& message : call.messages) lanes_[{message.peer, message.is_send}].messages.push_back(&message);
   }
 
@@ -79,6 +79,7 @@ class MessageExchange {
                                        meeting_.what(), describe(message), meeting_.name_of(peer)));
     }
     const Collective call = as_call(message);
+    share_buffers_of(call);
     const device::MemoryInUse in_use;
     DRYDOCK_RETURN_IF_ERROR(check_still_allocated(call));
     fill_offer(channel.offer, call);
@@ -122,6 +123,8 @@ class MessageExchange {
     unsigned char* to = host_bytes(message.address);
     if (offer.is_inline != 0) {
       std::memcpy(to, channel.bytes, size_bytes);
+    } else if (const unsigned char* bytes = windows_.send_buffer(segment_, peer, offer)) {
+      std::memcpy(to, bytes, size_bytes);
     } else {
       DRYDOCK_RETURN_IF_ERROR(read_peer(meeting_, peer, to, offer.address, size_bytes));
     }
@@ -130,6 +133,7 @@ class MessageExchange {
   }
 
   Meeting& meeting_;
+  PeerWindows& windows_;
   const Segment& segment_;
   const Collective& call_;
   const uint32_t own_;
@@ -138,6 +142,8 @@ class MessageExchange {
 
 }  // namespace
 
-Status exchange_messages(Meeting& meeting, const Collective& call) { return MessageExchange(meeting, call).run(); }
+Status exchange_messages(Meeting& meeting, PeerWindows& windows, const Collective& call) {
+  return MessageExchange(meeting, windows, call).run();
+}
 
 }  // namespace drydock::comm

@@ -6,6 +6,7 @@
 
 #include "base/generated/error_codes.h"
 #include "comm/collective.h"
+#include "device/memory_account.h"
 
 namespace drydock::comm {
 namespace {
@@ -17,6 +18,13 @@ constexpr int kYields = 50;
 constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
+
+void Meeting::let_others_run() noexcept { sched_yield(); }
+
+std::string Meeting::what() const {
+  return fmt::format("{} #{} of {} ({})", describe(*call_), call_->sequence, communicator_,
+                     device::line_text(call_->line));
+}
 
 std::string Meeting::name_of(uint32_t rank) const {
   return fmt::format("rank {} (process {})", rank, segment_.place(rank).pid.load());
@@ -73,24 +81,24 @@ Status Meeting::wait_asleep(const std::function<uint32_t()>& first_missing) {
       if (missing == suspect) {
         if (has_failed) {
           return Status::error(code::ACL_ERROR_RT_AICPU_EXCEPTION,
-                               fmt::format("{}: {} gave up: {}", what_, name_of(suspect), place.failure));
+                               fmt::format("{}: {} gave up: {}", what(), name_of(suspect), place.failure));
         }
         return Status::error(
             code::ACL_ERROR_RT_SUSPECT_REMOTE_ERROR,
-            fmt::format("{}: rank {} of {} waits for {}, {}.", what_, segment_.rank(), communicator_, name_of(suspect),
+            fmt::format("{}: rank {} of {} waits for {}, {}.", what(), segment_.rank(), communicator_, name_of(suspect),
                         is_out ? "which has destroyed its communicator" : "which has ended"));
       }
     }
     if (stop_.load(std::memory_order_acquire)) {
       return Status::error(code::ACL_ERROR_RT_STREAM_ABORT,
-                           fmt::format("{}: rank {} destroyed {} before {} came.", what_, segment_.rank(),
+                           fmt::format("{}: rank {} destroyed {} before {} came.", what(), segment_.rank(),
                                        communicator_, name_of(suspect)));
     }
     if (limit_.count() != 0 && Clock::now() - begin >= limit_) {
       const std::string late = who_is_late();
       return Status::error(
           code::ACL_ERROR_RT_TASK_TIMEOUT,
-          fmt::format("{}: rank {} of {} waited {:g} s (HCCL_EXEC_TIMEOUT) for {}. {}", what_, segment_.rank(),
+          fmt::format("{}: rank {} of {} waited {:g} s (HCCL_EXEC_TIMEOUT) for {}. {}", what(), segment_.rank(),
                       communicator_, static_cast<double>(limit_.count()) * 1e-3, name_of(suspect),
                       late.empty() ? "It takes part, but is not done." : late + "."));
     }

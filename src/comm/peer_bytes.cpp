@@ -1,5 +1,6 @@
 #include "comm/peer_bytes.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -8,12 +9,34 @@
 
 #include "base/generated/error_codes.h"
 #include "comm/device_buffer.h"
+#include "device/address_space.h"
+#include "device/device.h"
 #include "device/memory_account.h"
+#include "device/stream.h"
 
 namespace drydock::comm {
 
+namespace {
+
+void share_buffers(Offer& offer, const Collective& call) noexcept {
+  const auto place_of = [](uint64_t address, uint64_t size_bytes) {
+    return size_bytes == 0 ? device::SharedPlace{}
+                           : device::shared_place_of(reinterpret_cast<const void*>(address), size_bytes)
+                                 .value_or(device::SharedPlace{});
+  };
+  const device::SharedPlace send = place_of(call.send, call.send_bytes);
+  const device::SharedPlace receive = place_of(call.receive, call.receive_bytes);
+  const bool is_shared = (call.send_bytes == 0 || send.file >= 0) && (call.receive_bytes == 0 || receive.file >= 0);
+  offer.file = is_shared ? std::max(send.file, receive.file) : -1;
+  offer.offset = send.offset;
+  offer.result_offset = receive.offset;
+}
+
+}  // namespace
+
 void fill_offer(Offer& offer, const Collective& call) noexcept {
   offer.sequence = call.sequence;
+  offer.offered_ns = device::device_now_ns();
   offer.kind = static_cast<int32_t>(call.kind);
   offer.type = static_cast<int32_t>(call.type);
   offer.op = static_cast<int32_t>(call.op);
@@ -22,6 +45,8 @@ void fill_offer(Offer& offer, const Collective& call) noexcept {
   offer.size_bytes = call.send_bytes;
   offer.address = call.send_bytes == 0 ? 0 : reinterpret_cast<uint64_t>(host_bytes(call.send));
   offer.result_address = call.receive_bytes == 0 ? 0 : reinterpret_cast<uint64_t>(host_bytes(call.receive));
+  offer.result_bytes = call.receive_bytes;
+  share_buffers(offer, call);
   offer.moves = moves(call.send_bytes) ? 1 : 0;
   const values::Knowledge knowledge = call.send_bytes == 0
                                           ? values::Knowledge::kKnown
@@ -32,6 +57,15 @@ void fill_offer(Offer& offer, const Collective& call) noexcept {
   const size_t length = std::min(line.size(), sizeof offer.line - 1);
   std::memcpy(offer.line, line.data() + (line.size() - length), length);
   offer.line[length] = '\0';
+}
+
+void share_buffers_of(const Collective& call) noexcept {
+  // Buffers move to other pages when they are shared for the first time, which small ones don't make up for.
+  constexpr uint64_t kLeastBytes = uint64_t{64} << 10;
+  if (call.send_bytes >= kLeastBytes && moves(call.send_bytes))
+    static_cast<void>(device::share_memory(call.send, call.send_bytes));
+  if (call.receive_bytes >= kLeastBytes && moves(call.receive_bytes))
+    static_cast<void>(device::share_memory(call.receive, call.receive_bytes));
 }
 
 Status read_peer(const Meeting& meeting, uint32_t rank, void* to, uint64_t from, uint64_t size_bytes) {

@@ -6,9 +6,12 @@
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
+#include <map>
+#include <mutex>
 #include <poll.h>
 #include <string_view>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 #include <linux/futex.h>
@@ -24,7 +27,7 @@
 namespace drydock::comm {
 namespace {
 
-constexpr uint64_t kMagic = 0x31304d4d4f434444;  // changes with the layout
+constexpr uint64_t kMagic = 0x32304d4d4f434444;  // changes with the layout
 constexpr size_t kDirectoryEntries = 64;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
@@ -50,7 +53,33 @@ Segment::~Segment() {
   for (const int peer : peers_) {
     if (peer >= 0) close(peer);
   }
-  if (head_ != nullptr) munmap(head_, mapped_bytes_);
+}
+
+struct Segment::Mapping {
+  Mapping(void* first, uint64_t bytes) : begin(first), size_bytes(bytes) {}
+  ~Mapping() { munmap(begin, size_bytes); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  void* const begin;
+  const uint64_t size_bytes;
+};
+
+std::shared_ptr<Segment::Mapping> Segment::map(int descriptor, uint64_t size_bytes) {
+  // Two mappings of one memory would be two memories to a thread sanitizer.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& mappings = *new std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Mapping>>;
+  struct stat state {};
+  if (fstat(descriptor, &state) != 0) return nullptr;
+  const std::lock_guard lock(mutex);
+  std::erase_if(mappings, [](const auto& known) { return known.second.expired(); });
+  std::weak_ptr<Mapping>& known = mappings[{state.st_dev, state.st_ino}];
+  if (std::shared_ptr<Mapping> mapping = known.lock()) return mapping;
+  void* const begin = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (begin == MAP_FAILED) return nullptr;
+  auto mapping = std::make_shared<Mapping>(begin, size_bytes);
+  known = mapping;
+  return mapping;
 }
 
 Status Segment::create(std::string_view entry, int& descriptor, uint64_t& nonce) {
@@ -97,19 +126,18 @@ Status Segment::attach(std::string_view entry, int descriptor, uint64_t nonce, u
   // All ranks ask for the same size, so it does not matter who is first.
   if (ftruncate(descriptor, static_cast<off_t>(size_bytes)) != 0)
     return system_failure(entry, "the memory where the ranks meet could not be made larger");
-  void* all = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (all == MAP_FAILED) return system_failure(entry, "the memory where the ranks meet could not be mapped");
-  auto* base = static_cast<unsigned char*>(all);
+  std::shared_ptr<Mapping> all = map(descriptor, size_bytes);
+  if (all == nullptr) return system_failure(entry, "the memory where the ranks meet could not be mapped");
+  auto* base = static_cast<unsigned char*>(all->begin);
   auto* places = reinterpret_cast<RankPlace*>(base + places_at);
   int32_t owner = 0;
   if (!places[rank].pid.compare_exchange_strong(owner, getpid())) {
-    munmap(all, size_bytes);
     return Status::error(code::HCCL_E_PARA,
                          fmt::format("{}: there is a rank {} of {} already, process {}. Is RANK the same twice?", entry,
                                      rank, ranks, owner));
   }
-  head_ = static_cast<Head*>(all);
-  mapped_bytes_ = size_bytes;
+  head_ = static_cast<Head*>(all->begin);
+  mapping_ = std::move(all);
   ranks_ = ranks;
   rank_ = rank;
   places_ = places;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Share {
 /// What a rank brings to a collective, or to the other end of a send.
 struct Offer {
   uint64_t sequence;
+  uint64_t offered_ns;  ///< when, by the clock that all processes of a machine share
   int32_t kind;
   int32_t type;
   int32_t op;
@@ -36,10 +38,15 @@ struct Offer {
   uint64_t address;         ///< of its send buffer, in its own process
   uint64_t result_address;  ///< of its receive buffer
   uint64_t size_bytes;      ///< of its send buffer
-  int32_t knowledge;        ///< values::Knowledge, the worst in its send buffer
-  uint32_t moves;           ///< 1: its policy lets bytes of this size move
-  uint32_t is_inline;       ///< 1: the bytes are in the segment
-  char line[116];           ///< of the user's program
+  uint64_t result_bytes;
+  /// A file of its process that holds both buffers, if one does, and where they are in it; else -1.
+  int32_t file;
+  uint64_t offset;
+  uint64_t result_offset;
+  int32_t knowledge;   ///< values::Knowledge, the worst in its send buffer
+  uint32_t moves;      ///< 1: its policy lets bytes of this size move
+  uint32_t is_inline;  ///< 1: the bytes are in the segment
+  char line[116];      ///< of the user's program
 };
 
 /// One rank's place. What only its owner writes is read by others after they saw a counter of it.
@@ -52,6 +59,7 @@ struct alignas(64) RankPlace {
   // Sequence numbers of the collective that the rank has reached a point of.
   alignas(64) std::atomic<uint64_t> arrived;
   std::atomic<uint64_t> reduced;
+  uint64_t delivered;  ///< bit for each rank that has been given what this one reduced; written before `reduced`
   std::atomic<uint64_t> finished;
 };
 
@@ -109,6 +117,8 @@ class DRYDOCK_API Segment {
   uint32_t announcements() const noexcept;
   void sleep(uint32_t seen_announcements, std::chrono::milliseconds for_time) const noexcept;
 
+  /// The process of `rank`.
+  int32_t process_of(uint32_t rank) const noexcept { return places_[rank].pid.load(std::memory_order_relaxed); }
   /// Opens what `is_dead` asks. Every place must be taken.
   void watch_peers();
   /// True if the process of `rank` is gone.
@@ -120,8 +130,12 @@ class DRYDOCK_API Segment {
  private:
   struct Head;
 
+  struct Mapping;
+  /// The whole of the segment behind `descriptor`: one mapping for all ranks of a process.
+  static std::shared_ptr<Mapping> map(int descriptor, uint64_t size_bytes);
+
+  std::shared_ptr<Mapping> mapping_;
   Head* head_ = nullptr;
-  uint64_t mapped_bytes_ = 0;
   uint32_t ranks_ = 0;
   uint32_t rank_ = 0;
   RankPlace* places_ = nullptr;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
+#include <unistd.h>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -47,6 +48,8 @@ struct Arena {
   std::atomic<uint64_t> reservations{0};  // offset where they begin
   std::atomic<uint64_t> host_offset{0};
   std::atomic<std::atomic<uint64_t>*> slots{nullptr};
+  std::atomic<std::atomic<uint64_t>*> shared{nullptr};
+  std::atomic<int> shared_file{-1};
 };
 constinit Arena arenas[kMaxDevices];
 constinit std::atomic<int32_t> arena_limit{0};  // no arena at or above this index was ever open
@@ -105,6 +108,10 @@ void* map_inaccessible(uint64_t wanted, uint64_t size) {
     munmap(reinterpret_cast<void*>(aligned + size), tail);
   }
   return reinterpret_cast<void*>(aligned);
+}
+
+bool is_shared(const std::atomic<uint64_t>* bits, uint64_t slot) noexcept {
+  return (bits[slot / 64].load(std::memory_order_acquire) >> slot % 64 & 1) != 0;
 }
 
 uint64_t slots_up(uint64_t size_bytes) { return (size_bytes + kSlotBytes - 1) / kSlotBytes; }
@@ -183,6 +190,14 @@ void AddressSpace::close() noexcept {
   }
   if (host_offset_ != 0) munmap(host(begin_), size_);
   if (begin_ != 0) munmap(reinterpret_cast<void*>(begin_), size_);
+  if (shared_ != nullptr) {
+    arena.shared.store(nullptr);
+    arena.shared_file.store(-1);
+    munmap(static_cast<void*>(shared_), size_ / kSlotBytes / 8);
+    ::close(shared_file_);
+    shared_ = nullptr;
+    shared_file_ = -1;
+  }
   begin_ = 0;
   host_offset_ = 0;
 }
@@ -202,7 +217,7 @@ Status AddressSpace::commit(uint64_t address, uint64_t size_bytes) {
 
 void AddressSpace::decommit(uint64_t address, uint64_t size_bytes) noexcept {
   const uint64_t bytes = slots_up(size_bytes) * kSlotBytes;
-  madvise(host(address), bytes, MADV_DONTNEED);
+  static_cast<void>(give_back_pages(address, bytes));
   mprotect(host(address), bytes, PROT_NONE);
 }
 
@@ -210,7 +225,53 @@ void AddressSpace::discard(uint64_t address, uint64_t size_bytes) noexcept {
   constexpr uint64_t kPage = 4096;
   const uint64_t begin = (address + kPage - 1) / kPage * kPage;
   const uint64_t end = (address + size_bytes) / kPage * kPage;
-  if (begin < end) madvise(host(begin), end - begin, MADV_DONTNEED);
+  if (begin < end) static_cast<void>(give_back_pages(begin, end - begin));
+}
+
+bool AddressSpace::open_shared_file() noexcept {
+  if (shared_file_ >= 0) return true;
+  const int file = memfd_create("drydock device memory", MFD_CLOEXEC);
+  if (file < 0) return false;
+  const uint64_t bits_bytes = size_ / kSlotBytes / 8;
+  void* const bits =
+      mmap(nullptr, bits_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // As large as the range, and without a byte in it.
+  if (bits == MAP_FAILED || ftruncate(file, static_cast<off_t>(size_)) != 0) {
+    if (bits != MAP_FAILED) munmap(bits, bits_bytes);
+    ::close(file);
+    return false;
+  }
+  shared_ = static_cast<std::atomic<uint64_t>*>(bits);
+  shared_file_ = file;
+  arenas[device_].shared_file.store(file, std::memory_order_relaxed);
+  arenas[device_].shared.store(shared_, std::memory_order_release);
+  return true;
+}
+
+bool AddressSpace::share(uint64_t address, uint64_t size_bytes) noexcept {
+  if (!open_shared_file()) return false;
+  const uint64_t first = (address - begin_) / kSlotBytes;
+  const uint64_t last = (address - begin_ + size_bytes - 1) / kSlotBytes;
+  for (uint64_t slot = first; slot <= last; ++slot) {
+    if (is_shared(shared_, slot)) continue;
+    const uint64_t offset = slot * kSlotBytes;
+    char* const bytes = host(begin_ + offset);
+    // Pages of zeros, most of which were never touched, cost nothing in the file either.
+    static constexpr char kZeros[4096] = {};
+    for (uint64_t page = 0; page < kSlotBytes; page += sizeof kZeros) {
+      if (std::memcmp(bytes + page, kZeros, sizeof kZeros) == 0) continue;
+      if (pwrite(shared_file_, bytes + page, sizeof kZeros, static_cast<off_t>(offset + page)) !=
+          static_cast<ssize_t>(sizeof kZeros)) {
+        return false;
+      }
+    }
+    if (mmap(bytes, kSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, shared_file_,
+             static_cast<off_t>(offset)) == MAP_FAILED) {
+      return false;
+    }
+    shared_[slot / 64].fetch_or(uint64_t{1} << slot % 64, std::memory_order_release);
+  }
+  return true;
 }
 
 void AddressSpace::mark(uint64_t begin, uint64_t size_bytes) noexcept {
@@ -234,6 +295,10 @@ Status AddressSpace::map_host(uint64_t address, uint64_t size_bytes, const HostP
                          fmt::format("the host refused to map {} of its memory at {:#x}: {}. Look at vm.max_map_count",
                                      bytes_text(size_bytes), address, std::strerror(errno)));
   }
+  // What was shared there is no longer mapped, and pages that come back after these are this process's own.
+  for (uint64_t slot = (address - begin_) / kSlotBytes;
+       shared_ != nullptr && slot < (address - begin_ + size_bytes + kSlotBytes - 1) / kSlotBytes; ++slot)
+    shared_[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_release);
   any_host_pages.store(true, std::memory_order_release);
   write_slots(address, size_bytes, kHostSlot);
   return Status::ok();
@@ -309,6 +374,40 @@ bool is_allocated(const void* address, uint64_t size_bytes) noexcept {
     // Neighbouring mappings of one reservation may be used as one piece, neighbouring allocations may not.
   } while (offset < end && offset >= reservations);
   return offset >= end;
+}
+
+std::optional<SharedPlace> shared_place_of(const void* address, uint64_t size_bytes) noexcept {
+  const int32_t device = find_arena(as_number(address));
+  if (device < 0 || size_bytes == 0) return std::nullopt;
+  const Arena& arena = arenas[device];
+  const std::atomic<uint64_t>* const bits = arena.shared.load(std::memory_order_acquire);
+  if (bits == nullptr) return std::nullopt;
+  const uint64_t offset = as_number(address) - arena.begin.load(std::memory_order_relaxed);
+  for (uint64_t slot = offset / kSlotBytes; slot <= (offset + size_bytes - 1) / kSlotBytes; ++slot) {
+    if (!is_shared(bits, slot)) return std::nullopt;
+  }
+  return SharedPlace{arena.shared_file.load(std::memory_order_relaxed), offset};
+}
+
+bool give_back_pages(uint64_t address, uint64_t size_bytes) noexcept {
+  char* const bytes = host_address(reinterpret_cast<const void*>(address));
+  const int32_t device = find_arena(address);
+  const std::atomic<uint64_t>* const bits =
+      device < 0 ? nullptr : arenas[device].shared.load(std::memory_order_acquire);
+  if (bits == nullptr) return madvise(bytes, size_bytes, MADV_DONTNEED) == 0;
+  const uint64_t begin = address - arenas[device].begin.load(std::memory_order_relaxed);
+  bool is_taken = true;
+  for (uint64_t done = 0; done < size_bytes;) {
+    const uint64_t slot = (begin + done) / kSlotBytes;
+    const bool shared = is_shared(bits, slot);
+    uint64_t end = slot + 1;
+    while (end * kSlotBytes < begin + size_bytes && is_shared(bits, end) == shared) ++end;
+    const uint64_t until = std::min(end * kSlotBytes - begin, size_bytes);
+    // What is in a file is only gone when it is gone from there.
+    if (madvise(bytes + done, until - done, shared ? MADV_REMOVE : MADV_DONTNEED) != 0) is_taken = false;
+    done = until;
+  }
+  return is_taken;
 }
 
 char* host_address(const void* device_address) noexcept {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "base/export.h"
@@ -52,6 +53,11 @@ class DRYDOCK_API AddressSpace {
   /// Gives whole pages inside the range back to the host: what was there reads as zero.
   void discard(uint64_t address, uint64_t size_bytes) noexcept;
 
+  /// Moves the bytes of the slots under [address, address + size), which are committed, into a file that other
+  /// processes of this machine can map; what was in them stays, and they stay in the file for good. Returns false where
+  /// the host does not let it: then they stay where they were. The caller holds MemoryChanging.
+  bool share(uint64_t address, uint64_t size_bytes) noexcept;
+
   /// Says that [begin, begin + size) is one live extent; `begin` is a multiple of kSlotBytes.
   void mark(uint64_t begin, uint64_t size_bytes) noexcept;
   void unmark(uint64_t begin, uint64_t size_bytes) noexcept;
@@ -68,6 +74,7 @@ class DRYDOCK_API AddressSpace {
   bool take_range(uint64_t size_bytes);
   void close() noexcept;
   void write_slots(uint64_t begin, uint64_t size_bytes, uint64_t entry) noexcept;
+  bool open_shared_file() noexcept;
 
   int32_t device_;
   bool guard_;
@@ -76,7 +83,22 @@ class DRYDOCK_API AddressSpace {
   uint64_t plain_bytes_ = 0;
   uint64_t host_offset_ = 0;  ///< what to add to a device address; 0 unless guarded (may wrap)
   std::atomic<uint64_t>* slots_ = nullptr;
+  std::atomic<uint64_t>* shared_ = nullptr;  ///< a bit for each slot; null until something was shared
+  int shared_file_ = -1;
 };
+
+/// Where other processes find device bytes: a file of this process, and a place in it.
+struct SharedPlace {
+  int file = -1;
+  uint64_t offset = 0;
+};
+
+/// The place of [address, address + size), all of it; nothing where some of it is not shared. Lock-free.
+DRYDOCK_API std::optional<SharedPlace> shared_place_of(const void* address, uint64_t size_bytes) noexcept;
+
+/// Gives whole host pages of committed device memory back: they read as zero. Both numbers are multiples of 4096.
+/// False if the host does not take them.
+bool give_back_pages(uint64_t address, uint64_t size_bytes) noexcept;
 
 /// While one lives, no device memory is given back or unmapped: who copies or computes holds it between the question
 /// whether memory is allocated and the last touch of it. Take it for as long as one operator, never across a call

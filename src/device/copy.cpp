@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include "base/generated/error_codes.h"
 #include "device/heap.h"
@@ -236,8 +235,7 @@ void zero_device_bytes(uint64_t address, uint64_t size_bytes) {
   const uint64_t head = std::min(size_bytes, (kPage - address % kPage) % kPage);
   const uint64_t pages = (size_bytes - head) / kPage * kPage;
   std::memset(begin, 0, head);
-  // Private pages without a file behind them read as zero once they are given back.
-  if (pages != 0 && madvise(begin + head, pages, MADV_DONTNEED) != 0) std::memset(begin + head, 0, pages);
+  if (pages != 0 && !give_back_pages(address + head, pages)) std::memset(begin + head, 0, pages);
   std::memset(begin + head + pages, 0, size_bytes - head - pages);
 }
 

@@ -64,6 +64,15 @@ Device* Device::find(int32_t number) noexcept {
   return open_devices[number].load(std::memory_order_acquire);
 }
 
+std::optional<SharedPlace> share_memory(uint64_t address, uint64_t size_bytes) noexcept {
+  const auto* bytes = reinterpret_cast<const void*>(address);
+  if (std::optional<SharedPlace> place = shared_place_of(bytes, size_bytes)) return place;
+  const MemoryChanging changing;
+  Device* const device = Device::find(device_of(bytes));
+  if (device == nullptr || !is_allocated(bytes, size_bytes) || !device->share(address, size_bytes)) return std::nullopt;
+  return shared_place_of(bytes, size_bytes);
+}
+
 Status Device::add_context() {
   std::lock_guard lock(contexts_mutex_);
   if (contexts_ == 0) DRYDOCK_RETURN_IF_ERROR(account_.charge_overhead("context", die_.context_bytes));

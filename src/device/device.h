@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "base/export.h"
@@ -37,6 +38,9 @@ class DRYDOCK_API Device {
   Status add_context();
   void remove_context();
 
+  /// As AddressSpace::share. The caller holds MemoryChanging.
+  bool share(uint64_t address, uint64_t size_bytes) noexcept { return space_->share(address, size_bytes); }
+
   /// Peer access from this device to `peer`. Each returns false if it was so already (contract M4).
   bool enable_peer(int32_t peer) noexcept;
   bool disable_peer(int32_t peer) noexcept;
@@ -54,6 +58,10 @@ class DRYDOCK_API Device {
   int32_t contexts_ = 0;
   std::atomic<uint32_t> peers_{0};  ///< bit per device
 };
+
+/// Lets other processes of this machine map the device bytes of [address, address + size), from now on. Nothing if they
+/// are not allocated, or the host does not let it. Takes MemoryChanging where they are not shared yet.
+DRYDOCK_API std::optional<SharedPlace> share_memory(uint64_t address, uint64_t size_bytes) noexcept;
 
 /// 107001 with a sentence unless `number` is one of the client's devices.
 DRYDOCK_API Status check_device(std::string_view entry, int64_t number);

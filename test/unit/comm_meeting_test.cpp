@@ -48,7 +48,10 @@ class MeetingTest : public testing::Test {
   }
   Status wait_for_rank_1(std::chrono::milliseconds limit) {
     Meeting meeting(segment_, "group", limit, stop_);
-    meeting.begin("all_reduce #1 of group (train.py:8)");
+    Collective call;
+    call.kind = Kind::kAllReduce;
+    call.sequence = 1;
+    meeting.begin(call);
     segment_.place(0).arrived.store(1);
     return meeting.wait([&](uint32_t rank) { return segment_.place(rank).arrived.load() < 1; });
   }
@@ -96,7 +99,8 @@ TEST_F(MeetingTest, WaitsEndWithWhoIsMissing) {
   attach();
   const Status status = wait_for_rank_1(200ms);
   EXPECT_EQ(status.code(), code::ACL_ERROR_RT_TASK_TIMEOUT);
-  EXPECT_THAT(status.message(), HasSubstr("all_reduce #1 of group (train.py:8): rank 0 of group waited 0.2 s"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("all_reduce of 0 int8, sum #1 of group (an unknown line): rank 0 of group waited 0.2 s"));
   EXPECT_THAT(status.message(), HasSubstr("has made no call of this communicator"));
   end(child);
 }
