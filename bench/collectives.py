@@ -18,7 +18,7 @@ import torch_npu  # noqa: F401
 def times_of_the_door(rank: int, tensor: torch.Tensor, rounds: int) -> list[float]:
     """Seconds of all_reduces that are called without torch, each to its end."""
     hccl, acl = ctypes.CDLL("libhccl.so"), ctypes.CDLL("libascendcl.so")
-    group = dist.group.WORLD._get_backend(torch.device("npu"))  # noqa: SLF001
+    group = dist.group.WORLD._get_backend(torch.device("npu"))
     communicator = ctypes.c_void_p(group.get_hccl_comm(rank))
     stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
     buffer, count = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_uint64(tensor.numel())

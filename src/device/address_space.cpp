@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
-#include <shared_mutex>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -55,21 +53,6 @@ constinit Arena arenas[kMaxDevices];
 constinit std::atomic<int32_t> arena_limit{0};  // no arena at or above this index was ever open
 constinit std::atomic<bool> any_guarded{false};
 constinit std::atomic<bool> any_host_pages{false};
-
-std::shared_mutex& memory_lock() noexcept {
-  static std::shared_mutex& lock = *new std::shared_mutex;
-  return lock;
-}
-
-// The C library lets readers in while a writer waits: threads that copy without a pause would keep frees waiting for
-// good. So new users pass a gate, which who changes memory holds. Those that use memory already do not: they would wait
-// for someone who waits for them.
-std::mutex& memory_gate() noexcept {
-  static std::mutex& gate = *new std::mutex;
-  return gate;
-}
-constinit std::atomic<int32_t> changes_wanted{0};
-constinit thread_local int32_t uses_of_this_thread = 0;
 
 int32_t find_arena(uint64_t address) noexcept {
   const int32_t limit = arena_limit.load(std::memory_order_acquire);
@@ -311,27 +294,6 @@ void AddressSpace::unmap_host(uint64_t address, uint64_t size_bytes) noexcept {
   static_cast<void>(mmap(reinterpret_cast<void*>(address), size_bytes, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
   madvise(reinterpret_cast<void*>(address), size_bytes, MADV_NOHUGEPAGE);
-}
-
-MemoryInUse::MemoryInUse() noexcept {
-  if (uses_of_this_thread++ == 0 && changes_wanted.load(std::memory_order_relaxed) != 0) {
-    const std::lock_guard<std::mutex> pass(memory_gate());
-  }
-  memory_lock().lock_shared();
-}
-MemoryInUse::~MemoryInUse() {
-  memory_lock().unlock_shared();
-  --uses_of_this_thread;
-}
-MemoryChanging::MemoryChanging() noexcept {
-  changes_wanted.fetch_add(1, std::memory_order_relaxed);
-  memory_gate().lock();
-  memory_lock().lock();
-}
-MemoryChanging::~MemoryChanging() {
-  memory_lock().unlock();
-  memory_gate().unlock();
-  changes_wanted.fetch_sub(1, std::memory_order_relaxed);
 }
 
 int32_t device_of(const void* address) noexcept {
