@@ -63,6 +63,14 @@ class CachingAllocator {
     allocated_units_ -= blocks_[block].size;
     put_back<kSpeciality>(block);
   }
+  /// Whether a program that gives `block` back and at once asks for `bytes` gets the same block again, and nothing else
+  /// changes. Where that takes a longer look, false.
+  template <Speciality kSpeciality>
+  [[gnu::always_inline]] bool would_keep(uint32_t block, uint64_t bytes, uint32_t stream, uint32_t pool) const;
+  /// Whether a block of `bytes` would be taken from the cache; it is given back at once, so that nothing changes but
+  /// the peak. Where that takes a longer look, false.
+  template <Speciality kSpeciality>
+  [[gnu::always_inline]] bool touch(uint64_t bytes, uint32_t stream, uint32_t pool);
   /// What may be passed to allocate and free; a limit that is set later does not change it.
   Speciality speciality() const;
   /// The same, but other streams still use it: until complete() with the number that this returns, or until the
@@ -263,7 +271,7 @@ template <Speciality kSpeciality>
   } else {
     request.size = static_cast<uint32_t>(std::min(round_request(settings_, asked) / kUnit, kMostUnits));
   }
-  request.shelf = (pool * 2 + (request.size <= kSmallRequest ? 1 : 0)) * streams_ + stream;
+  request.shelf = pool * 2 * streams_ + stream + (request.size <= kSmallRequest ? streams_ : 0);
   return request;
 }
 
@@ -317,6 +325,44 @@ template <Speciality kSpeciality>
   // No oversize block for a smaller request, and none that is much too large for an oversize one.
   if (request.size < max_split_ ? size >= max_split_ : size >= uint64_t{request.size} + max_rounding_) return {};
   return place;
+}
+
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline bool CachingAllocator::would_keep(uint32_t index, uint64_t bytes, uint32_t stream,
+                                                                uint32_t pool) const {
+  static_assert(kSpeciality != Speciality::kNone);
+  const Request request = request_of<kSpeciality>(bytes, stream, pool);
+  const Block& block = blocks_[index];
+  if (block.size != request.size || block.shelf != request.shelf) return false;
+  if (kSpeciality == Speciality::kExpandable && request.size >= aligned_from_ && (block.address & alignment_mask_) != 0)
+    return false;
+  const State before = blocks_[block.previous].state;
+  const Block& behind = blocks_[block.next];
+  if (before == State::kFree || behind.state == State::kUnmapped) return false;
+  uint32_t size = block.size;
+  if (behind.state == State::kFree) {
+    // The two become one, which is to be the first that fits, and is split in the same place: no cached block is too
+    // small for a rest.
+    if (kSpeciality == Speciality::kExpandable && blocks_[behind.next].state == State::kUnmapped) return false;
+    size += behind.size;
+  }
+  return shelves_[block.shelf].cached.would_be_first(block.address, size, block.size);
+}
+
+template <Speciality kSpeciality>
+[[gnu::always_inline]] inline bool CachingAllocator::touch(uint64_t bytes, uint32_t stream, uint32_t pool) {
+  static_assert(kSpeciality != Speciality::kNone);
+  const Request request = request_of<kSpeciality>(bytes, stream, pool);
+  const FreeBlocks::Position place = find_cached<kSpeciality>(request);
+  if (FreeBlocks::is_end(place)) [[unlikely]]
+    return false;
+  const Shelf& shelf = shelves_[request.shelf];
+  const Block& block = blocks_[shelf.cached.at(place)];
+  // Where alignment moves the block, what is in front of it joins it again.
+  const bool splits = block.size - request.size >= shelf.least_rest && request.size < shelf.split_below;
+  const uint32_t size = splits ? request.size : block.size;
+  peak_allocated_units_ = std::max(peak_allocated_units_, allocated_units_ + size);
+  return true;
 }
 
 template <Speciality kSpeciality>

@@ -5,11 +5,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 // The cached blocks of one pool and stream, ordered by size and then address, as allocators search them: the smallest
-// that fits, the lowest of equals. Sizes fall into bins (16 for each power of two, exact below 16 KiB) that a bitmap
+// that fits, the lowest of equals. Sizes fall into bins (32 for each power of two, exact below 32 KiB) that a bitmap
 // finds; a bin is a sorted array with room at both ends. What is taken is nearly always the first of its bin, and what
 // is put in or merged stands near one of the ends: the ends are looked at first, and the shorter side moves.
 // Sizes are below 2^30 cells of 512 bytes, addresses below 2^39 of them; beyond, the order is not kept.
@@ -29,11 +30,13 @@ class FreeBlocks {
     uint32_t index = 0;
   };
 
-  static constexpr uint32_t kBins = 449;
+  static constexpr uint32_t kStepBits = 5;
+  static constexpr uint32_t kSteps = 1U << kStepBits;
+  static constexpr uint32_t kBins = (30 - kStepBits + 1) * kSteps + 1;
 
   [[gnu::always_inline]] static constexpr uint32_t bin_of(uint32_t size) noexcept {
     const uint64_t shifted = uint64_t{size} + kSteps;
-    const auto octave = static_cast<uint32_t>(std::bit_width(shifted)) - 5;
+    const auto octave = static_cast<uint32_t>(std::bit_width(shifted)) - kStepBits - 1;
     return octave * kSteps + static_cast<uint32_t>(shifted >> octave) - kSteps;
   }
 
@@ -44,9 +47,17 @@ class FreeBlocks {
   [[gnu::always_inline]] Position lower_bound(uint32_t size) const noexcept {
     const uint32_t wanted = bin_of(size);
     const uint32_t bin = occupied_from(wanted);
-    if (bin == wanted && bins_[bin].first->key < key_of(0, size)) [[unlikely]]
+    if (static_cast<bool>(static_cast<int>(bin == wanted) & static_cast<int>(bins_[bin].first->key < key_of(0, size))))
+        [[unlikely]]
       return lower_bound_within(bin, size);
     return {bin, 0};
+  }
+
+  /// Whether a block of `size`, which is not in, would be the first of at least `wanted`.
+  [[gnu::always_inline]] bool would_be_first(uint64_t address, uint32_t size, uint32_t wanted) const noexcept {
+    const uint32_t bin = bin_of(size);
+    const Position place = lower_bound(wanted);
+    return place.bin > bin || (place.bin == bin && bins_[bin].first[place.index].key > key_of(address, size));
   }
 
   Position begin() const noexcept { return {occupied_from(0), 0}; }
@@ -122,7 +133,6 @@ class FreeBlocks {
     Entry* end = nullptr;
   };
 
-  static constexpr uint32_t kSteps = 16;
   static constexpr uint32_t kAddressBits = 39;
   static constexpr uint32_t kWords = (kBins + 64) / 64;
   static constexpr size_t kLeastRoom = 8;
@@ -139,7 +149,8 @@ class FreeBlocks {
     size_t left = count(entries);
     while (left > 0) {
       const size_t half = left / 2;
-      first += first[half].key < key ? left - half : 0;
+      // A mask, because compilers make a jump of a choice, which is taken every second time.
+      first += (left - half) & (size_t{0} - static_cast<size_t>(first[half].key < key));
       left = half;
     }
     return first;
@@ -174,9 +185,9 @@ class FreeBlocks {
     if (place - entries.first < entries.last - place) {
       Entry* const first = --entries.first;
       --place;
-      for (Entry* at = first; at != place; ++at) at[0] = at[1];
+      std::memmove(first, first + 1, static_cast<size_t>(place - first) * sizeof(Entry));
     } else {
-      for (Entry* at = entries.last++; at != place; --at) at[0] = at[-1];
+      std::memmove(place + 1, place, static_cast<size_t>(entries.last++ - place) * sizeof(Entry));
     }
     *place = {key, block};
   }
@@ -189,10 +200,10 @@ class FreeBlocks {
   static void remove_inside(Bin& entries, Entry* place) noexcept {
     if (place - entries.first < entries.last - place) {
       Entry* const first = entries.first++;
-      for (Entry* at = place; at != first; --at) at[0] = at[-1];
+      std::memmove(first + 1, first, static_cast<size_t>(place - first) * sizeof(Entry));
     } else {
       Entry* const last = --entries.last;
-      for (Entry* at = place; at != last; ++at) at[0] = at[1];
+      std::memmove(place, place + 1, static_cast<size_t>(last - place) * sizeof(Entry));
     }
   }
 
@@ -226,14 +237,14 @@ class FreeBlocks {
     words[kBins / 64] = uint64_t{1} << (kBins % 64);
     return words;
   }
-  static std::array<Bin, kBins> empty_bins() {
-    std::array<Bin, kBins> bins;
+  static std::array<Bin, kBins + 1> empty_bins() {
+    std::array<Bin, kBins + 1> bins;
     bins.fill({nowhere + 1, nowhere + 1, nowhere + 1, nowhere + 1});
     return bins;
   }
 
   std::array<uint64_t, kWords> occupied_ = with_end();
-  std::array<Bin, kBins> bins_ = empty_bins();
+  std::array<Bin, kBins + 1> bins_ = empty_bins();  // the last stays empty
   std::vector<std::unique_ptr<Entry[]>> rooms_;
 };
 

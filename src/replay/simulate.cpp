@@ -75,15 +75,46 @@ class Replay {
   bool run_until(size_t operation, const Operation*& at, Outcome& outcome) {
     const Operation* const begin = workload_.operations.data();
     const Operation* const end = begin + operation;
-    for (; at != end; ++at) {
-      if (step<kSpeciality>(*at)) continue;
+    while ((at = first_failure<kSpeciality>(at, end)) != end) {
       if (outcome.fits) {
         outcome.fits = false;
         outcome.failed_operation = static_cast<uint32_t>(at - begin);
         outcome.failed_bytes = at->bytes;
       }
       if (at->kind != OperationKind::kRefuse) return false;
+      ++at;
     }
+    return true;
+  }
+
+  // The operation for which there is no room, or the end.
+  template <Speciality kSpeciality>
+  [[gnu::noinline]] const Operation* first_failure(const Operation* now, const Operation* end) {
+    if constexpr (kSpeciality != Speciality::kNone) {
+      for (; end - now > 1; ++now) {
+        if (goes_in_pair<kSpeciality>(now[0], now[1])) {
+          ++now;
+        } else if (!step<kSpeciality>(*now)) [[unlikely]] {
+          return now;
+        }
+      }
+    }
+    while (now != end && step<kSpeciality>(*now)) ++now;
+    return now;
+  }
+
+  // Whether two operations in a row leave everything where it is: a block that is given back at once, or is got again.
+  // One in four of the demo's operations goes like that.
+  template <Speciality kSpeciality>
+  [[gnu::always_inline]] bool goes_in_pair(const Operation& operation, const Operation& next) {
+    if (operation.kind == OperationKind::kAllocate) {
+      return next.slot == operation.slot && next.kind == OperationKind::kFree &&
+             allocator_.touch<kSpeciality>(operation.bytes, operation.stream, operation.pool);
+    }
+    if (operation.kind != OperationKind::kFree || next.kind != OperationKind::kAllocate) return false;
+    const uint32_t block = blocks_[operation.slot];
+    if (!allocator_.would_keep<kSpeciality>(block, next.bytes, next.stream, next.pool)) return false;
+    blocks_[next.slot] = block;
     return true;
   }
 
