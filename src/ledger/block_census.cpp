@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace drydock::ledger {
 
@@ -46,6 +47,7 @@ void BlockCensus::begin(Moment& moment) {
 }
 
 void BlockCensus::allocated(uint64_t address, uint64_t size_bytes, const Birth& birth) {
+  if (is_left_out_) return;                            // nor is there anything to free, then
   if (live_.find(address) != nullptr) freed(address);  // its release was not recorded
   if (birth.module != last_module_) {
     last_module_ = birth.module;
@@ -72,6 +74,7 @@ void BlockCensus::allocated(uint64_t address, uint64_t size_bytes, const Birth& 
                 : is_forward_                        ? BirthPhase::kForward
                                                      : BirthPhase::kOther;
   live_[address] = block;
+  if (keeps_purposes_) purposes_.emplace_back();
 }
 
 void BlockCensus::freed(uint64_t address) {
@@ -81,9 +84,23 @@ void BlockCensus::freed(uint64_t address) {
   const bool was_dropped = !is_over_ || out_of_memory_.is_set;
   if (peak_.is_set && block->birth <= peak_.births)
     peak_.gone.push_back(holder_of(*block, kind_of(*block, was_dropped, nullptr)));
-  if (out_of_memory_.is_set && block->birth <= out_of_memory_.births)
-    out_of_memory_.gone.push_back(holder_of(*block, kind_of(*block, true, &out_of_memory_)));
+  const Moment* const refusal = refusal_of(*block);
+  if (refusal != nullptr) out_of_memory_.gone.push_back(holder_of(*block, kind_of(*block, true, refusal)));
+  if (keeps_purposes_) keep_purpose(*block, was_dropped || refusal != nullptr);
   live_.erase(address);
+}
+
+const BlockCensus::Moment* BlockCensus::refusal_of(const Block& block) const {
+  return out_of_memory_.is_set && block.birth <= out_of_memory_.births ? &out_of_memory_ : nullptr;
+}
+
+void BlockCensus::keep_purpose(const Block& block, bool is_freed) {
+  purposes_[block.birth - 1] = {kind_of(block, is_freed, refusal_of(block)), block.name};
+}
+
+std::vector<BlockPurpose> BlockCensus::take_purposes() {
+  live_.for_each([&](uint64_t, const Block& block) { keep_purpose(block, false); });
+  return std::exchange(purposes_, {});
 }
 
 void BlockCensus::requested(uint64_t address, uint64_t bytes) {

@@ -30,6 +30,12 @@ enum class BlockKind : uint8_t {
 inline constexpr size_t kBlockKinds = 10;
 std::string_view name_of(BlockKind kind);
 
+/// What is known of one block once it is freed.
+struct BlockPurpose {
+  BlockKind kind = BlockKind::kUnexplained;
+  trace::StringId name = 0;  ///< of the parameter or buffer that it belongs to
+};
+
 /// When a block was born.
 enum class BirthPhase : uint8_t { kOther, kForward, kBackward, kOptimizer };
 std::string_view name_of(BirthPhase phase);
@@ -80,6 +86,14 @@ class BlockCensus {
   /// Call once after the last event.
   void finish();
 
+  /// Before the first event: nobody will ask what blocks are for.
+  void leave_out() { is_left_out_ = true; }
+  /// Before the first event: the purpose of every block is to be known, of those that lived when memory ran out as at
+  /// that moment.
+  void keep_purposes() { keeps_purposes_ = true; }
+  /// After the last event, instead of finish(): by the number of the allocation, from 0.
+  std::vector<BlockPurpose> take_purposes();
+
   const Composition& at_peak() const { return at_peak_; }
   const Composition& at_out_of_memory() const { return at_out_of_memory_; }
   const Composition& at_end() const { return at_end_; }
@@ -108,6 +122,9 @@ class BlockCensus {
   };
   void begin(Moment& moment);
   BlockKind kind_of(const Block& block, bool is_freed, const Moment* refusal) const;
+  /// The moment when memory ran out, if the block was live then.
+  const Moment* refusal_of(const Block& block) const;
+  void keep_purpose(const Block& block, bool is_freed);
   static KindHolder holder_of(const Block& block, BlockKind kind);
   Composition compose(const Moment* moment, bool is_refusal) const;
 
@@ -121,9 +138,12 @@ class BlockCensus {
   trace::Phase phase_ = trace::Phase::kOther;
   bool is_forward_ = false;
   bool is_told_ = false;  // the program said anything of modules, autograd or phases
+  bool is_left_out_ = false;
+  bool keeps_purposes_ = false;
   bool is_over_ = false;  // the interpreter ends: blocks go because all goes
   Moment peak_;
   Moment out_of_memory_;
+  std::vector<BlockPurpose> purposes_;  // by the number of the allocation
   Composition at_peak_;
   Composition at_out_of_memory_;
   Composition at_end_;

@@ -90,6 +90,9 @@ class MemoryAccount {
   void block_labelled(uint64_t address, trace::Label label, uint64_t storage_bytes, trace::StringId name) {
     census_.labelled(address, label, storage_bytes, name);
   }
+  /// Before the first record: nobody will ask what blocks are for (DeviceMoment::blocks), which takes a third of the
+  /// time.
+  void leave_out_purposes() { census_.leave_out(); }
   void block_filled_from_host(uint64_t address) { census_.filled_from_host(address); }
   void phase_began(trace::Phase phase) { census_.phase_began(phase); }
   void capacity_told(uint64_t bytes) { capacity_ = bytes; }

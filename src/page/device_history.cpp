@@ -20,12 +20,19 @@ constexpr uint64_t kWindowEvents = 65'536;
 
 }  // namespace
 
-uint32_t DeviceHistory::holder(HolderKind kind, trace::LineId line) {
-  uint32_t& slot = holder_ids_[uint64_t{line} * 4 + static_cast<uint64_t>(kind)];
+uint32_t DeviceHistory::holder(const HolderKey& key) {
+  // Numbers of lines stay below 2^28, of modules and names below 2^29.
+  const uint64_t owner = key.name != 0 ? uint64_t{key.name} | 1U << 29 : key.module;
+  uint32_t& slot = holder_ids_[uint64_t{key.line} << 36 | owner << 6 | static_cast<uint64_t>(key.block_kind) << 2 |
+                               static_cast<uint64_t>(key.kind)];
   if (slot == 0) {  // 0 = new; ids are kept plus one
-    const bool is_driver = kind == HolderKind::kDriver;
-    (is_driver ? driver_holders_ : block_holders_).push_back({kind, line});
-    slot = (is_driver ? drivers_ : blocks_).add_holder(kind != HolderKind::kWorkspace) + 1;
+    const bool is_driver = key.kind == HolderKind::kDriver;
+    std::vector<HolderKey>& keys = is_driver ? driver_holders_ : block_holders_;
+    HolderMoments& moments = is_driver ? drivers_ : blocks_;
+    uint32_t& group = group_ids_[uint64_t{key.line} << 2 | static_cast<uint64_t>(key.kind)];
+    if (group == 0) group = moments.add_group() + 1;
+    keys.push_back(key);
+    slot = moments.add_holder(key.kind != HolderKind::kWorkspace, group - 1) + 1;
   }
   return slot - 1;
 }
@@ -43,6 +50,7 @@ void DeviceHistory::sample() {
 
 void DeviceHistory::take_block(const Record& record, uint32_t step) {
   const uint64_t address = ledger::key_of(record.address);
+  if (address == ledger::FlatTable<int>::kEmptyKey) return;  // of a damaged trace
   switch (record.kind) {
     case Kind::kBlockAllocated: {
       if (account_.blocks() == 1) peak_ = 0;  // heights were those of driver memory so far
@@ -51,7 +59,17 @@ void DeviceHistory::take_block(const Record& record, uint32_t step) {
         if (block_holders_[old->holder].kind == HolderKind::kScratch) scratch_ -= old->size_bytes;
         blocks_.remove(old->holder, old->size_bytes, record.time_ns);
       }
-      const uint32_t id = holder(record.is_workspace ? HolderKind::kWorkspace : HolderKind::kBlock, record.line);
+      HolderKey key{.kind = HolderKind::kWorkspace, .line = record.line};
+      if (!record.is_workspace) {
+        key.kind = HolderKind::kBlock;
+        key.module = record.module;
+        if (births_ < purposes_.size()) {
+          key.block_kind = purposes_[births_].kind;
+          key.name = purposes_[births_].name;
+        }
+        ++births_;
+      }
+      const uint32_t id = holder(key);
       blocks_.add(id, record.size_bytes, event_, record.time_ns);
       space_.block_allocated({address, record.size_bytes, 0, id, step});
       if (blocks_.total_bytes() <= peak_) return;
@@ -64,7 +82,9 @@ void DeviceHistory::take_block(const Record& record, uint32_t step) {
     case Kind::kWorkspaceGiven: {
       PlacedBlock* block = space_.block_at(address);
       if (block == nullptr || block_holders_[block->holder].kind != HolderKind::kBlock) return;
-      const uint32_t id = holder(HolderKind::kScratch, block_holders_[block->holder].line);
+      HolderKey key = block_holders_[block->holder];
+      key.kind = HolderKind::kScratch;
+      const uint32_t id = holder(key);
       blocks_.move(block->holder, id, block->size_bytes, record.time_ns);
       scratch_ += block->size_bytes;
       block->holder = id;
@@ -99,7 +119,7 @@ void DeviceHistory::take_driver(const Record& record, uint32_t step) {
   }
   const bool is_mapping = record.memory == DriverMemory::kMapping;
   if (record.memory == DriverMemory::kMalloc || is_mapping) {
-    const uint32_t id = holder(HolderKind::kDriver, record.line);
+    const uint32_t id = holder({.kind = HolderKind::kDriver, .line = record.line});
     auto old = driver_pieces_.find(address);
     if (old != driver_pieces_.end()) {
       drivers_.remove(old->second.first, old->second.second, record.time_ns);

@@ -25,7 +25,10 @@ enum class HolderKind : uint8_t {
 
 struct HolderKey {
   HolderKind kind{};
+  ledger::BlockKind block_kind = ledger::BlockKind::kUnexplained;  ///< of kBlock
   trace::LineId line = 0;
+  uint32_t module = 0;       ///< number of the module that was running; 0 = none
+  trace::StringId name = 0;  ///< of the parameter or buffer that it belongs to, which tells the module then
 };
 
 /// The layout at a moment that is worth a look.
@@ -40,7 +43,11 @@ struct LayoutMoment {
 /// moment that counts. Numbers come from a MemoryAccount, so that they are the ledger's.
 class DeviceHistory {
  public:
-  explicit DeviceHistory(int32_t device) : account_(device) {}
+  /// `purposes`: of the device's blocks, by the number of the allocation; what is beyond is unexplained.
+  explicit DeviceHistory(int32_t device, std::vector<ledger::BlockPurpose> purposes = {})
+      : account_(device), purposes_(std::move(purposes)) {
+    account_.leave_out_purposes();
+  }
 
   /// Takes a record about this device's memory; others change nothing. `step`: counted from 1, running.
   void take(const trace::Reader& reader, const trace::Record& record, uint32_t step);
@@ -64,21 +71,24 @@ class DeviceHistory {
   LayoutMoment at_peak() const;
 
  private:
-  uint32_t holder(HolderKind kind, trace::LineId line);
+  uint32_t holder(const HolderKey& key);
   void sample();
   void take_block(const trace::Record& record, uint32_t step);
   void take_driver(const trace::Record& record, uint32_t step);
 
   ledger::MemoryAccount account_;
+  std::vector<ledger::BlockPurpose> purposes_;
   MemoryCurve curve_;
   HolderMoments blocks_;
   HolderMoments drivers_;
   AddressSpace space_;
   ledger::FlatTable<uint32_t> holder_ids_;
+  ledger::FlatTable<uint32_t> group_ids_;
   std::vector<HolderKey> block_holders_;
   std::vector<HolderKey> driver_holders_;
   std::map<uint64_t, std::pair<uint32_t, uint64_t>> driver_pieces_;  // holder and size, by address or handle
   std::optional<Moment> held_at_refusal_;
+  uint64_t births_ = 0;  // of blocks that are no workspace
   uint64_t event_ = 0;
   uint64_t time_ns_ = 0;
   uint64_t window_events_ = 0;

@@ -28,7 +28,13 @@ std::string_view kind_text(HolderKind kind) {
 }
 
 HolderText holder_text(const ProcessHistory& process, const HolderKey& key, std::string_view working_directory) {
-  HolderText text{.kind = std::string(kind_text(key.kind)), .file = {}, .line = 0, .function = {}};
+  HolderText text;
+  text.kind = kind_text(key.kind);
+  if (key.kind == HolderKind::kBlock) text.block = ledger::name_of(key.block_kind);
+  if (const auto owner = process.owners.find(key.name); owner != process.owners.end())
+    text.module = owner->second;
+  else if (const auto module = process.modules.find(key.module); module != process.modules.end())
+    text.module = module->second;
   if (key.line == 0 || key.line >= process.lines.size()) return text;
   const ledger::SourceLine& line = process.lines[key.line];
   text.file = ledger::line_text(line, working_directory);
@@ -67,14 +73,45 @@ Json curve_json(const DevicePage& page) {
   return {{"time", times}, {"allocated", allocated}, {"reserved", reserved}, {"workspace", workspace}};
 }
 
+// What the page names a holder's bytes.
+const std::string& shown_kind(const HolderText& holder) { return holder.block.empty() ? holder.kind : holder.block; }
+
+// Holders of a two-thousandth of a moment's bytes and less are put together, by kind: thousands of them in each of
+// hundreds of moments would make the page as large as a trace, and are narrower than a pixel.
+constexpr uint64_t kSmallestShare = 2048;
+
+struct SmallHolders {
+  std::vector<std::string> kinds;
+  std::vector<uint32_t> of_holders;  // index into kinds
+};
+
+SmallHolders small_holders(const DevicePage& page) {
+  SmallHolders small;
+  for (const HolderText& holder : page.holders) {
+    const std::string& kind = shown_kind(holder);
+    const auto found = std::find(small.kinds.begin(), small.kinds.end(), kind);
+    small.of_holders.push_back(static_cast<uint32_t>(found - small.kinds.begin()));
+    if (found == small.kinds.end()) small.kinds.push_back(kind);
+  }
+  return small;
+}
+
 // A moment lists the holders that changed since the one before: holder, bytes, blocks.
-Json moments_json(const DevicePage& page) {
+Json moments_json(const DevicePage& page, const SmallHolders& small) {
   Json list = Json::array();
   std::map<uint32_t, Held> before;
   for (const Moment& moment : page.moments) {
     Json changes = Json::array();
     std::map<uint32_t, Held> held;
-    for (const Held& each : moment.held) held[each.holder] = each;
+    for (const Held& each : moment.held) {
+      const bool is_small = each.bytes <= moment.total_bytes / kSmallestShare;
+      const auto holder =
+          is_small ? static_cast<uint32_t>(page.holders.size()) + small.of_holders[each.holder] : each.holder;
+      Held& sum = held[holder];
+      sum.holder = holder;
+      sum.bytes += each.bytes;
+      sum.blocks += each.blocks;
+    }
     for (const auto& [holder, old] : before) {
       if (held.contains(holder)) continue;
       changes.insert(changes.end(), {holder, 0, 0});
@@ -151,19 +188,25 @@ DevicePage make_device_page(uint32_t index, const ProcessHistory& process, const
   for (size_t moment = 0; moment < page.moments.size(); ++moment)
     if (page.moments[moment].total_bytes > page.moments[page.peak_moment].total_bytes) page.peak_moment = moment;
 
+  const std::vector<HolderTotals>& holders = device.moments().holders();
+  for (const GroupTotals& group : device.moments().groups()) {
+    page.lines.emplace_back();
+    page.lines.back().peak_bytes = group.peak_bytes;
+  }
   for (size_t holder = 0; holder < page.holders.size(); ++holder) {
-    const HolderTotals& totals = device.moments().holders()[holder];
-    page.lines.push_back({.holder = page.holders[holder],
-                          .peak_bytes = totals.peak_bytes,
-                          .byte_seconds = totals.byte_seconds,
-                          .allocations = totals.allocations,
-                          .allocated_bytes = totals.allocated_bytes,
-                          .bytes_at_end = totals.live_bytes});
+    const HolderTotals& totals = holders[holder];
+    LineRow& row = page.lines[totals.group];
+    row.holder = page.holders[holder];
+    row.byte_seconds += totals.byte_seconds;
+    row.allocations += totals.allocations;
+    row.allocated_bytes += totals.allocated_bytes;
+    row.bytes_at_end += totals.live_bytes;
   }
   if (!page.moments.empty()) {
     for (const Held& held : page.moments[page.peak_moment].held) {
-      page.lines[held.holder].bytes_at_peak = held.bytes;
-      page.lines[held.holder].blocks_at_peak = held.blocks;
+      LineRow& row = page.lines[holders[held.holder].group];
+      row.bytes_at_peak += held.bytes;
+      row.blocks_at_peak += held.blocks;
     }
   }
   std::stable_sort(page.lines.begin(), page.lines.end(), [](const LineRow& a, const LineRow& b) {
@@ -184,7 +227,9 @@ DevicePage make_device_page(uint32_t index, const ProcessHistory& process, const
 std::string device_json(const DevicePage& page) {
   Json holders = Json::array();
   for (const HolderText& holder : page.holders)
-    holders.push_back(Json::array({holder.kind, holder.file, holder.line, holder.function}));
+    holders.push_back(Json::array({shown_kind(holder), holder.file, holder.line, holder.function, holder.module}));
+  const SmallHolders small = small_holders(page);
+  for (const std::string& kind : small.kinds) holders.push_back(Json::array({kind, "many small ones", 0, "", ""}));
   Json steps = Json::array();
   for (const StepMark& mark : page.steps) steps.push_back(Json::array({mark.step, micros(mark.time_ns)}));
   const Json json = {{"process", page.process},
@@ -195,7 +240,7 @@ std::string device_json(const DevicePage& page) {
                      {"steps", steps},
                      {"curve", curve_json(page)},
                      {"holders", holders},
-                     {"moments", moments_json(page)},
+                     {"moments", moments_json(page, small)},
                      {"peakMoment", page.peak_moment},
                      {"refusalMoment", page.refusal_moment < page.moments.size() ? Json(page.refusal_moment) : Json()},
                      {"layout", layout_json(page)}};

@@ -12,10 +12,12 @@ namespace drydock::page {
 
 /// A holder as a reader sees it.
 struct HolderText {
-  std::string kind;  ///< "block", "workspace", "workspace in the cache", "driver memory"
+  std::string kind;   ///< "block", "workspace", "workspace in the cache", "driver memory"
+  std::string block;  ///< of blocks: what they were for, as "activations"
   std::string file;
   uint32_t line = 0;  ///< 0 = unknown line
   std::string function;
+  std::string module;  ///< path of the module that was running, as "model.layers.3.mlp"; empty: none
 
   /// "train.py:42" or "unknown line".
   std::string place() const;

@@ -5,8 +5,13 @@
 
 namespace drydock::page {
 
-uint32_t HolderMoments::add_holder(bool counts) {
-  holders_.push_back({.counts = counts});
+uint32_t HolderMoments::add_group() {
+  groups_.emplace_back();
+  return static_cast<uint32_t>(groups_.size() - 1);
+}
+
+uint32_t HolderMoments::add_holder(bool counts, uint32_t group) {
+  holders_.push_back({.counts = counts, .group = group});
   // Before its first block the holder held nothing.
   saved_.push_back({.height = height_});
   return static_cast<uint32_t>(holders_.size() - 1);
@@ -29,12 +34,16 @@ void HolderMoments::take(uint32_t holder, uint64_t bytes) {
   HolderTotals& totals = holders_[holder];
   totals.live_bytes += bytes;
   ++totals.live_blocks;
-  totals.peak_bytes = std::max(totals.peak_bytes, totals.live_bytes);
+  GroupTotals& group = groups_[totals.group];
+  group.live_bytes += bytes;
+  group.peak_bytes = std::max(group.peak_bytes, group.live_bytes);
   if (totals.counts) total_ += bytes;
 }
 
 void HolderMoments::drop(uint32_t holder, uint64_t bytes) {
   HolderTotals& totals = holders_[holder];
+  GroupTotals& group = groups_[totals.group];
+  group.live_bytes -= std::min(bytes, group.live_bytes);
   totals.live_bytes -= std::min(bytes, totals.live_bytes);
   if (totals.live_blocks > 0) --totals.live_blocks;
   if (totals.counts) total_ -= std::min(bytes, total_);

@@ -25,13 +25,19 @@ struct Moment {
 /// All that one holder did.
 struct HolderTotals {
   bool counts = true;  ///< false for holders that are no part of the total
+  uint32_t group = 0;
   uint64_t allocations = 0;
   uint64_t allocated_bytes = 0;  ///< of all allocations together
   uint64_t live_bytes = 0;
   uint64_t live_blocks = 0;
-  uint64_t peak_bytes = 0;  ///< most that it held at one time
   double byte_seconds = 0;  ///< live bytes, summed over time
   uint64_t changed_ns = 0;  ///< time up to which byte_seconds is complete
+};
+
+/// Several holders together, such as all of one line.
+struct GroupTotals {
+  uint64_t live_bytes = 0;
+  uint64_t peak_bytes = 0;  ///< most that they held at one time
 };
 
 /// Who holds how much, at a bounded number of moments over a run: time is cut into windows, and of each window (or of
@@ -45,8 +51,10 @@ class HolderMoments {
  public:
   explicit HolderMoments(size_t most_moments = 200) : most_moments_(most_moments) {}
 
-  /// A new holder, numbered from 0.
-  uint32_t add_holder(bool counts);
+  /// A new group, numbered from 0.
+  uint32_t add_group();
+  /// A new holder, numbered from 0, of a group that there is.
+  uint32_t add_holder(bool counts, uint32_t group);
   void add(uint32_t holder, uint64_t bytes, uint64_t event, uint64_t time_ns);
   void remove(uint32_t holder, uint64_t bytes, uint64_t time_ns);
   /// A block changes hands: the total stays.
@@ -58,6 +66,7 @@ class HolderMoments {
 
   uint64_t total_bytes() const { return total_; }
   const std::vector<HolderTotals>& holders() const { return holders_; }
+  const std::vector<GroupTotals>& groups() const { return groups_; }
   /// In the order of events; complete after `finish`.
   const std::vector<Moment>& moments() const { return moments_; }
   /// What is held now.
@@ -80,6 +89,7 @@ class HolderMoments {
 
   size_t most_moments_;
   std::vector<HolderTotals> holders_;
+  std::vector<GroupTotals> groups_;
   std::vector<Saved> saved_;
   uint64_t total_ = 0;
   uint64_t height_ = 0;  // number of the window's highest moment so far

@@ -6,6 +6,7 @@
 
 #include "ledger/build.h"
 #include "ledger/memory_records.h"
+#include "page/block_purposes.h"
 #include "trace/reader.h"
 
 namespace drydock::page {
@@ -14,8 +15,11 @@ using trace::Kind;
 using trace::Record;
 
 Status read_process_history(const std::filesystem::path& trace, ProcessHistory& process, std::string& missing) {
+  BlockPurposes purposes;
+  DRYDOCK_RETURN_IF_ERROR(read_block_purposes(trace, purposes));
   std::unique_ptr<trace::Reader> reader;
   DRYDOCK_RETURN_IF_ERROR(trace::Reader::open(trace.string(), reader));
+  reader->skip_operators();
   Record record;
   uint32_t step = 1;
   DeviceHistory* last = nullptr;
@@ -31,7 +35,8 @@ Status read_process_history(const std::filesystem::path& trace, ProcessHistory& 
     if (!(record.kind == Kind::kCapacity || ledger::is_memory_record(record.kind))) continue;
     if (last == nullptr || last_device != record.device) {
       last_device = record.device;
-      last = &process.devices.try_emplace(record.device, record.device).first->second;
+      last = &process.devices.try_emplace(record.device, record.device, std::move(purposes.of_devices[record.device]))
+                  .first->second;
     }
     last->take(*reader, record, step);
   }
@@ -44,6 +49,8 @@ Status read_process_history(const std::filesystem::path& trace, ProcessHistory& 
     process.lines.push_back(
         {std::string(reader->string(line.file)), line.line, std::string(reader->string(line.function))});
   }
+  process.modules = std::move(purposes.modules);
+  process.owners = std::move(purposes.owners);
   missing = reader->truncation();
   return Status::ok();
 }

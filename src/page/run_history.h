@@ -24,7 +24,9 @@ struct ProcessHistory {
   int64_t start_wall_ns = 0;
   uint64_t duration_ns = 0;
   std::vector<StepMark> steps;
-  std::vector<ledger::SourceLine> lines;  ///< by LineId
+  std::vector<ledger::SourceLine> lines;          ///< by LineId
+  std::map<uint32_t, std::string> modules;        ///< path by number
+  std::map<trace::StringId, std::string> owners;  ///< path of a parameter's or buffer's module, by its name
   std::map<int32_t, DeviceHistory> devices;
 };
 
@@ -33,7 +35,7 @@ struct RunHistory {
   std::vector<std::string> missing;       ///< sentences: what could not be read
 };
 
-/// Reads one trace, in one pass.
+/// Reads one trace, in two passes: what a block was for shows later.
 Status read_process_history(const std::filesystem::path& trace, ProcessHistory& process, std::string& missing);
 /// Reads all traces of a run. What can't be read becomes a sentence.
 RunHistory read_run_history(const std::filesystem::path& run_folder);

@@ -26,9 +26,9 @@ struct TracedValue {
   bool operator==(const TracedValue&) const = default;
 };
 
-/// One record, decoded. Fields that its kind does not have keep their defaults. The wide kinds come as the plain ones:
-/// kOperatorWide as kOperator and so on; kBlockRequestedLast as kBlockRequested with its address.
-struct Record {
+/// What records have but for races. Fields that its kind does not have keep their defaults. The wide kinds come as the
+/// plain ones: kOperatorWide as kOperator and so on; kBlockRequestedLast as kBlockRequested with its address.
+struct RecordFields {
   Kind kind = Kind::kEnd;
   uint64_t position = 0;  ///< in the file, in bytes
   uint64_t time_ns = 0;   ///< since the start of the process's trace
@@ -70,7 +70,11 @@ struct Record {
   uint32_t generation = 0;              ///< kGarbageCollected
   uint32_t count = 0;                   ///< kGarbageCollected: blocks freed
   uint32_t defined_id = 0;              ///< kDefine*
-  RaceRecord race;                      ///< kRace, but for its address: that is `address`
+};
+
+/// One record, decoded.
+struct Record : RecordFields {
+  RaceRecord race;  ///< kRace, but for its address: that is `address`; of other kinds, whatever was there
 };
 
 /// What the header of a trace file says.
@@ -112,6 +116,9 @@ class DRYDOCK_API Reader {
 
   /// False at the end. Definitions are records too (Kind::kDefine*); escapes are not.
   bool next(Record& record);
+
+  /// From now on, calls of operators are counted, but not given out: for readers of memory.
+  void skip_operators() { skips_operators_ = true; }
 
   /// After `next` gave false: lets it go on with what its process has written since. Reads anew whether that has closed
   /// the trace.
@@ -166,7 +173,14 @@ class DRYDOCK_API Reader {
   uint64_t records_ = 0;
   uint64_t time_ns_ = 0;
   uint32_t thread_ = 0;
-  Record last_block_;
+  struct LastBlock {
+    int32_t device = -1;
+    TracedValue address;
+    uint64_t size_bytes = 0;
+  };
+  LastBlock last_block_;
+  const RecordFields nothing_{};
+  bool skips_operators_ = false;
   uint32_t birth_ = 0;  // of the blocks that follow, as kBlockBirth has it
   struct BlockStream {
     uint32_t stream = 0;

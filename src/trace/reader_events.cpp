@@ -28,7 +28,7 @@ TracedValue granule_value(int32_t device, uint64_t low_bits, uint64_t high_bits)
 void Reader::take_origin(Record& record, uint32_t slack) {
   record.module = birth_ & ~kRecordsGradients;
   record.gradients_are_recorded = (birth_ & kRecordsGradients) != 0;
-  last_block_ = record;
+  last_block_ = {record.device, record.address, record.size_bytes};
   if (record.device >= 0 && record.device < kMaxTracedDevices && !record.is_workspace) {
     const BlockStream& origin = block_streams_[static_cast<size_t>(record.device)];
     record.stream = origin.stream;

@@ -138,7 +138,39 @@ def test_click_and_keys_choose_the_moment_of_the_flame_graph(dead_run, browser):
     else:
         pytest.fail("the keys do not lead to the last moment")
     frames = browser.evaluate("[...document.querySelectorAll('.frames button')].map((b) => b.title)")
-    assert any(re.search(r"line \d+.*GiB.*bytes", frame) for frame in frames), frames
+    assert any(re.search(r"py:\d+.*GiB.*bytes", frame) for frame in frames), frames
+
+
+def test_holders_at_the_death_are_the_accounts(dead_run, browser):
+    run, page = dead_run
+    data = data_of(page)
+    moments, held = [], {}
+    for _, _, total, changes in data["moments"]:
+        held = {**held, **{changes[index]: changes[index + 1] for index in range(0, len(changes), 3)}}
+        moments.append((total, {holder: size for holder, size in held.items() if size > 0}))
+    total, at_death = moments[data["refusalMoment"]]
+    kinds: dict[str, int] = {}
+    for holder, size in at_death.items():
+        kind = data["holders"][holder][0]
+        kinds[kind] = kinds.get(kind, 0) + size
+    rows = sqlite3.connect(run / "ledger.sqlite").execute(
+        "SELECT kind, sum(bytes) FROM account_holders WHERE moment = 'out of memory' AND bytes > 0 GROUP BY kind"
+    )
+    assert kinds == dict(rows)
+    assert sum(kinds.values()) == total
+    # Biases are too small for the picture, and put together.
+    modules: dict[tuple[str, str], int] = {}
+    for holder, size in moments[0][1].items():
+        kind, _, _, _, module = data["holders"][holder]
+        modules[kind, module] = modules.get((kind, module), 0) + size
+    assert modules["parameters", "layers.3"] == 256 * 256 * 4 + 512, modules
+    assert modules["parameters", ""] >= 4 * (1024 + 512), modules
+
+    browser.open(page)
+    browser.evaluate("drydockPage.devices[0].chart.select(0)")
+    frames = browser.evaluate("[...document.querySelectorAll('.frames button')].map((b) => b.textContent)")
+    assert any(frame.startswith("parameters: ") for frame in frames), frames
+    assert any(frame.startswith("layers: ") for frame in frames), frames
 
 
 def test_drag_zooms_and_reset_shows_all(dead_run, browser):
@@ -167,7 +199,7 @@ def test_segment_map_has_the_blocks(dead_run, browser):
     browser.open(page)
     browser.hover(".strip canvas", 0.3, 0.1)
     said = browser.evaluate("document.querySelector('.map .line-readout').textContent")
-    assert re.search(r"bytes.*(from train|a hole)", said) or said.startswith("a hole"), said
+    assert re.search(r"bytes.*(, train|a hole)", said) or said.startswith("a hole"), said
     browser.evaluate("document.querySelector('.strip canvas').focus()")
     browser.key("End")
     assert "4,294,967,808 bytes" in browser.evaluate("document.querySelector('.map .line-readout').textContent")

@@ -1,3 +1,6 @@
+#include <vector>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ledger/memory_account.h"
@@ -94,6 +97,29 @@ TEST(BlockCensus, AtARefusalWhatOutlivesItsModuleIsKeptForBackward) {
   EXPECT_EQ(bytes(memory.at_out_of_memory(), BlockKind::kActivation), kMiB);
   EXPECT_EQ(bytes(memory.at_out_of_memory(), BlockKind::kTemporary), 6 * kMiB);
   EXPECT_EQ(memory.at_out_of_memory().free_bytes, 30 * kMiB);
+}
+
+TEST(BlockCensus, KeepsThePurposeOfEveryBlock) {
+  BlockCensus census;
+  census.keep_purposes();
+  census.allocated(1 * kMiB, kMiB, {.line = 2});
+  census.labelled(1 * kMiB, trace::Label::kParameter, kMiB, 9);
+  census.allocated(2 * kMiB, kMiB, {.line = 2, .module = 5, .gradients_are_recorded = true});
+  census.phase_began(Phase::kBackward);
+  census.allocated(3 * kMiB, kMiB, {.line = 2, .module = 5});
+  census.freed(2 * kMiB);
+  census.freed(3 * kMiB);
+  census.phase_began(Phase::kOther);
+  census.step_ended();
+  census.allocated(2 * kMiB, kMiB, {.line = 2, .module = 5, .gradients_are_recorded = true});
+  census.allocated(4 * kMiB, kMiB, {.line = 2, .module = 6, .gradients_are_recorded = true});
+  census.out_of_memory();
+  census.freed(2 * kMiB);
+  std::vector<BlockKind> kinds;
+  for (const BlockPurpose& purpose : census.take_purposes()) kinds.push_back(purpose.kind);
+  // Of those that lived when memory ran out, one outlived its module.
+  EXPECT_THAT(kinds, testing::ElementsAre(BlockKind::kParameter, BlockKind::kActivation, BlockKind::kTemporary,
+                                          BlockKind::kActivation, BlockKind::kTemporary));
 }
 
 TEST(BlockCensus, ABlockGivenAsWorkspaceAndOneFilledFromTheHostAreToldApart) {

@@ -179,8 +179,8 @@ TEST(PageHistory, CurveOfManyEventsKeepsEveryMaximum) {
 
 TEST(PageHistory, ManyWindowsBecomeFewMomentsWithTheHighestAmongThem) {
   HolderMoments moments(10);
-  const uint32_t one = moments.add_holder(true);
-  const uint32_t two = moments.add_holder(true);
+  const uint32_t one = moments.add_holder(true, moments.add_group());
+  const uint32_t two = moments.add_holder(true, moments.add_group());
   moments.add(two, 7, 1, 0);
   for (uint64_t window = 1; window <= 1000; ++window) {
     const uint64_t bytes = window == 333 ? 5000 : window;

@@ -17,7 +17,8 @@ function drawCurve(container, data, moments, onSelect) {
     tools.append(element("span", { class: "key", style: `--color: var(--${name})` }, name));
   }
 
-  let selected = data.refusalMoment === null ? data.peakMoment : data.refusalMoment;
+  // A program may go on after a refusal: then the highest moment is of more interest.
+  let selected = data.layout.refusal && data.refusalMoment !== null ? data.refusalMoment : data.peakMoment;
 
   const colors = () => names.map(color);
 
@@ -77,12 +78,12 @@ function drawCurve(container, data, moments, onSelect) {
 
   function showHolders(heading, moment) {
     const list = element("ol", {});
-    for (const [holder, { bytes, blocks }] of moments.largest(moment, kTopHolders)) {
-      const [kind, , , func] = data.holders[holder];
-      const where = `${moments.place(holder)}${func ? ` (${func})` : ""}`;
+    for (const { bytes, blocks, holder } of moments.largest(moment, kTopHolders)) {
+      const [kind, , , func, module] = data.holders[holder];
+      const where = `${kind}, ${moments.place(holder)}${func ? ` (${func})` : ""}`;
       const counted = blocks === 1 ? "1 piece" : `${formatCount(blocks)} pieces`;
       list.append(element("li", { title: exactBytes(bytes) }, element("b", {}, formatBytes(bytes)),
-        `${where}, ${counted}${kind === "block" ? "" : `, ${kind}`}`));
+        `${where}, ${counted}${module ? `, most in ${module}` : ""}`));
     }
     readout.replaceChildren(heading, element("p", {}, moments.describe(moment, data)), list);
   }

@@ -1,25 +1,37 @@
 "use strict";
 
-// The flame graph of holders at one moment: kind, file, line. Levels that are the same for all are left out.
+// The flame graph of holders at one moment: kind, module within module, line. Modules that hold but one thing, which is
+// a module too, are drawn as one with it.
 
 const kRowHeight = 30;
+
+function joinModules(node) {
+  for (const child of node.children.values()) {
+    let only = [...child.children.values()];
+    while (child.isModule && only.length === 1 && only[0].isModule) {
+      child.name = `${child.name}.${only[0].name}`;
+      child.children = only[0].children;
+      only = [...child.children.values()];
+    }
+    joinModules(child);
+  }
+  node.children = new Map([...node.children.values()].map((child) => [child.name, child]));
+}
 
 function flameTree(data, moments, moment) {
   const { held, total } = moments.list[moment];
   const root = { name: "all", bytes: 0, blocks: 0, children: new Map(), holder: null };
-  const kinds = new Set([...held.keys()].map((holder) => data.holders[holder][0]));
   for (const [holder, { bytes, blocks }] of held) {
-    const [kind, file, line, func] = data.holders[holder];
-    const path = [];
-    if (kinds.size > 1) path.push(kind);
-    path.push(line === 0 ? "unknown line" : file);
-    if (line !== 0) path.push(`line ${line}${func ? ` (${func})` : ""}`);
+    const [kind, , , func, module] = data.holders[holder];
+    const modules = module ? module.split(".") : [];
+    const path = [kind, ...modules, `${moments.place(holder)}${func ? ` (${func})` : ""}`];
     let node = root;
     node.bytes += bytes;
     node.blocks += blocks;
     path.forEach((name, depth) => {
       if (!node.children.has(name)) {
-        node.children.set(name, { name, bytes: 0, blocks: 0, children: new Map(), holder: null });
+        const isModule = depth > 0 && depth < path.length - 1;
+        node.children.set(name, { name, bytes: 0, blocks: 0, children: new Map(), holder: null, isModule });
       }
       node = node.children.get(name);
       node.bytes += bytes;
@@ -27,6 +39,7 @@ function flameTree(data, moments, moment) {
       if (depth === path.length - 1) node.holder = holder;
     });
   }
+  joinModules(root);
   root.name = root.bytes === total ? "all that is allocated" : "all that is allocated, and workspace beside it";
   return root;
 }

@@ -1,6 +1,7 @@
 "use strict";
 
-// Holders and moments of one device. In the data, a holder is [kind, file, line, function] and a moment [microseconds,
+// Holders and moments of one device. In the data, a holder is [kind, file, line, function,
+// module] (line 0: none, the file says what) and a moment [microseconds,
 // step, total bytes, changes], where the changes are holder, bytes, blocks, again and again: those that differ from the
 // moment before.
 
@@ -29,16 +30,34 @@ class Moments {
 
   place(holder) {
     const [, file, line] = this.holders[holder];
-    return line === 0 ? "unknown line" : `${file}:${line}`;
+    return line === 0 ? file || "unknown line" : `${file}:${line}`;
+  }
+
+  /** "activations of model.layers.3.mlp, train.py:42 (forward)" */
+  text(holder) {
+    const [kind, , , func, module] = this.holders[holder];
+    return `${kind}${module ? ` of ${module}` : ""}, ${this.place(holder)}${func ? ` (${func})` : ""}`;
   }
 
   color(holder) {
     return `hsl(${this.hues.get(this.place(holder))}, 55%, ${color("block-lightness")})`;
   }
 
-  /** Largest first: [holder, {bytes, blocks}]. */
+  /** Kinds of bytes by line, largest first: {bytes, blocks, holder}, where the holder is the largest of them. */
   largest(moment, most) {
-    return [...this.list[moment].held].sort((a, b) => b[1].bytes - a[1].bytes).slice(0, most);
+    const sums = new Map();
+    for (const [holder, { bytes, blocks }] of this.list[moment].held) {
+      const key = `${this.holders[holder][0]} ${this.place(holder)}`;
+      const sum = sums.get(key);
+      if (sum === undefined) {
+        sums.set(key, { bytes, blocks, holder, largest: bytes });
+        continue;
+      }
+      sum.bytes += bytes;
+      sum.blocks += blocks;
+      if (bytes > sum.largest) Object.assign(sum, { holder, largest: bytes });
+    }
+    return [...sums.values()].sort((a, b) => b.bytes - a.bytes).slice(0, most);
   }
 
   /** Index of the moment that is nearest in time. */

@@ -110,9 +110,8 @@ function drawSegments(container, data, moments) {
     while (segment > 0 && segments[segment][2] === 0) --segment;
     const asked = requested > 0 ? ` (asked for ${exactBytes(requested)})` : "";
     const born = step > 0 ? `, since step ${step}` : "";
-    const kind = data.holders[holder][0];
-    return `${formatBytes(size)}, ${exactBytes(size)}${asked}, from ${moments.place(holder)}` +
-      `${kind === "block" ? "" : `, ${kind}`}${born}; segment ${segment + 1} of ${formatBytes(segments[segment][1])}, ` +
+    return `${formatBytes(size)}, ${exactBytes(size)}${asked}: ${moments.text(holder)}${born}; ` +
+      `segment ${segment + 1} of ${formatBytes(segments[segment][1])}, ` +
       `at offset ${formatBytes(offset)}`;
   }
 
