@@ -8,8 +8,8 @@ namespace drydock::replay {
 
 void CachingAllocator::adopt_blocks(const std::vector<const StateSegment*>& pieces, uint32_t segment,
                                     std::vector<std::pair<uint64_t, uint32_t>>& held) {
-  const auto shelf = static_cast<uint16_t>(
-      (pieces.front()->pool * 2U + (pieces.front()->is_small ? 1U : 0U)) * streams_ + pieces.front()->stream);
+  const auto shelf =
+      static_cast<uint16_t>(shelf_of(pieces.front()->pool, pieces.front()->is_small, pieces.front()->stream));
   uint32_t last = kNoBlock;
   uint64_t end = segment == kNoSegment ? pieces.front()->address / kUnit : segments_[segment].address;
   const auto append = [&](uint64_t address, uint64_t size, State state) {
@@ -57,7 +57,7 @@ void CachingAllocator::adopt(const std::vector<StateSegment>& segments,
   std::vector<std::vector<const StateSegment*>> groups(shelves_.size());
   for (const StateSegment* segment : sorted) {
     if (segment->is_expandable) {
-      groups[(segment->pool * 2U + (segment->is_small ? 1U : 0U)) * streams_ + segment->stream].push_back(segment);
+      groups[shelf_of(segment->pool, segment->is_small, segment->stream)].push_back(segment);
     } else {
       adopt_blocks({segment}, kNoSegment, held);
     }

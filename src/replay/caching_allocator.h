@@ -170,6 +170,17 @@ class CachingAllocator {
     uint32_t shelf = 0;
   };
 
+  [[gnu::always_inline]] static bool is_split(const Shelf& shelf, uint32_t size, uint32_t wanted) {
+    return size - wanted >= shelf.least_rest && wanted < shelf.split_below;
+  }
+  template <Speciality kSpeciality>
+  [[gnu::always_inline]] bool is_misaligned(uint64_t address, const Request& request) const {
+    return kSpeciality != Speciality::kNative && request.size >= aligned_from_ && (address & alignment_mask_) != 0;
+  }
+  [[gnu::always_inline]] uint32_t shelf_of(uint32_t pool, bool is_small, uint32_t stream) const {
+    return pool * 2 * streams_ + stream + (is_small ? streams_ : 0);
+  }
+
   template <Speciality kSpeciality = Speciality::kNone>
   Request request_of(uint64_t bytes, uint32_t stream, uint32_t pool) const;
   template <Speciality kSpeciality = Speciality::kNone>

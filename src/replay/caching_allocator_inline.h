@@ -19,7 +19,7 @@ template <Speciality kSpeciality>
   } else {
     request.size = static_cast<uint32_t>(std::min(round_request(settings_, asked) / kUnit, kMostUnits));
   }
-  request.shelf = pool * 2 * streams_ + stream + (request.size <= kSmallRequest ? streams_ : 0);
+  request.shelf = shelf_of(pool, request.size <= kSmallRequest, stream);
   return request;
 }
 
@@ -82,8 +82,7 @@ template <Speciality kSpeciality>
   const Request request = request_of<kSpeciality>(bytes, stream, pool);
   const Block& block = blocks_[index];
   if (block.size != request.size || block.shelf != request.shelf) return false;
-  if (kSpeciality == Speciality::kExpandable && request.size >= aligned_from_ && (block.address & alignment_mask_) != 0)
-    return false;
+  if (is_misaligned<kSpeciality>(block.address, request)) return false;
   const State before = blocks_[block.previous].state;
   const Block& behind = blocks_[block.next];
   if (before == State::kFree || behind.state == State::kUnmapped) return false;
@@ -107,8 +106,7 @@ template <Speciality kSpeciality>
   const Shelf& shelf = shelves_[request.shelf];
   const Block& block = blocks_[shelf.cached.at(place)];
   // Where alignment moves the block, what is in front of it joins it again.
-  const bool splits = block.size - request.size >= shelf.least_rest && request.size < shelf.split_below;
-  const uint32_t size = splits ? request.size : block.size;
+  const uint32_t size = is_split(shelf, block.size, request.size) ? request.size : block.size;
   peak_allocated_units_ = std::max(peak_allocated_units_, allocated_units_ + size);
   return true;
 }
@@ -143,12 +141,9 @@ template <Speciality kSpeciality>
 
 template <Speciality kSpeciality>
 [[gnu::always_inline]] inline uint32_t CachingAllocator::finish(uint32_t index, const Request& request) {
-  if (kSpeciality != Speciality::kNative && request.size >= aligned_from_ &&
-      (blocks_[index].address & alignment_mask_) != 0)
-    index = split_for_alignment(index, request);
+  if (is_misaligned<kSpeciality>(blocks_[index].address, request)) index = split_for_alignment(index, request);
   const Shelf& shelf = shelves_[request.shelf];
-  if (blocks_[index].size - request.size >= shelf.least_rest && request.size < shelf.split_below)
-    split<kSpeciality>(index, request.size);
+  if (is_split(shelf, blocks_[index].size, request.size)) split<kSpeciality>(index, request.size);
   Block& block = blocks_[index];
   block.state = State::kActive;
   allocated_units_ += block.size;
