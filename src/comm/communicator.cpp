@@ -199,8 +199,7 @@ bool Communicator::end_at_once(Pending& pending) {
     return false;
   }
   vain_waits_ = 0;
-  pending.outcome = exchange(meeting_, windows_, pending.call);
-  if (!pending.outcome.is_ok()) keep_failure(pending.outcome);
+  execute(pending);
   return true;
 }
 

@@ -12,7 +12,6 @@
 #include "device/address_space.h"
 #include "device/device.h"
 #include "device/memory_account.h"
-#include "device/stream.h"
 
 namespace drydock::comm {
 
@@ -36,7 +35,6 @@ void share_buffers(Offer& offer, const Collective& call) noexcept {
 
 void fill_offer(Offer& offer, const Collective& call) noexcept {
   offer.sequence = call.sequence;
-  offer.offered_ns = device::device_now_ns();
   offer.kind = static_cast<int32_t>(call.kind);
   offer.type = static_cast<int32_t>(call.type);
   offer.op = static_cast<int32_t>(call.op);
@@ -62,10 +60,11 @@ void fill_offer(Offer& offer, const Collective& call) noexcept {
 void share_buffers_of(const Collective& call) noexcept {
   // Buffers move to other pages when they are shared for the first time, which small ones don't make up for.
   constexpr uint64_t kLeastBytes = uint64_t{64} << 10;
-  if (call.send_bytes >= kLeastBytes && moves(call.send_bytes))
-    static_cast<void>(device::share_memory(call.send, call.send_bytes));
-  if (call.receive_bytes >= kLeastBytes && moves(call.receive_bytes))
-    static_cast<void>(device::share_memory(call.receive, call.receive_bytes));
+  const auto share = [](uint64_t address, uint64_t size_bytes) {
+    if (size_bytes >= kLeastBytes && moves(size_bytes)) static_cast<void>(device::share_memory(address, size_bytes));
+  };
+  share(call.send, call.send_bytes);
+  share(call.receive, call.receive_bytes);
 }
 
 Status read_peer(const Meeting& meeting, uint32_t rank, void* to, uint64_t from, uint64_t size_bytes) {

@@ -27,7 +27,7 @@
 namespace drydock::comm {
 namespace {
 
-constexpr uint64_t kMagic = 0x32304d4d4f434444;  // changes with the layout
+constexpr uint64_t kMagic = 0x33304d4d4f434444;  // changes with the layout
 constexpr size_t kDirectoryEntries = 64;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,

@@ -29,7 +29,6 @@ struct Share {
 /// What a rank brings to a collective, or to the other end of a send.
 struct Offer {
   uint64_t sequence;
-  uint64_t offered_ns;  ///< when, by the clock that all processes of a machine share
   int32_t kind;
   int32_t type;
   int32_t op;
