@@ -23,6 +23,11 @@ std::string_view name_of(BlockKind kind) {
   return "unexplained";
 }
 
+std::string_view owner_of(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return name.substr(0, dot == std::string_view::npos ? 0 : dot);
+}
+
 std::string_view name_of(BirthPhase phase) {
   switch (phase) {
     case BirthPhase::kOther: return "other";

@@ -36,6 +36,10 @@ struct BlockPurpose {
   trace::StringId name = 0;  ///< of the parameter or buffer that it belongs to
 };
 
+/// "model.fc" of "model.fc.weight": the module that a parameter or buffer belongs to, whoever ran when it was made.
+/// Empty where the name tells of none.
+std::string_view owner_of(std::string_view name);
+
 /// When a block was born.
 enum class BirthPhase : uint8_t { kOther, kForward, kBackward, kOptimizer };
 std::string_view name_of(BirthPhase phase);

@@ -212,10 +212,8 @@ class Writer {
     for (const KindHolder& row : moment.blocks.holders) {
       const auto label = process.names.find(row.name);
       const std::string_view owned = label == process.names.end() ? std::string_view() : label->second;
-      // What belongs to a parameter or buffer belongs to the module that has it, whoever ran when it was made.
-      const size_t dot = owned.rfind('.');
-      const std::string_view module =
-          dot == std::string_view::npos ? process.module_name(row.module) : owned.substr(0, dot);
+      const std::string_view owner = owner_of(owned);
+      const std::string_view module = owner.empty() ? process.module_name(row.module) : owner;
       put.run(index, device, name, ledger::name_of(row.kind), ledger::name_of(row.phase), line(row.line), module, owned,
               row.first_step, row.last_step, row.bytes, row.requested_bytes, row.blocks);
     }

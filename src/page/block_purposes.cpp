@@ -1,7 +1,6 @@
 #include "page/block_purposes.h"
 
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "ledger/flat_table.h"
@@ -92,10 +91,7 @@ Status read_block_purposes(const std::filesystem::path& trace, BlockPurposes& pu
     for (const BlockPurpose& block : blocks) {
       if (block.name == 0) continue;
       const auto [owner, is_new] = purposes.owners.try_emplace(block.name);
-      if (!is_new) continue;
-      const std::string_view name = reader->string(block.name);
-      const size_t dot = name.rfind('.');
-      owner->second = name.substr(0, dot == std::string_view::npos ? 0 : dot);
+      if (is_new) owner->second = ledger::owner_of(reader->string(block.name));
     }
   return Status::ok();
 }

@@ -31,7 +31,7 @@ HolderText holder_text(const ProcessHistory& process, const HolderKey& key, std:
   HolderText text;
   text.kind = kind_text(key.kind);
   if (key.kind == HolderKind::kBlock) text.block = ledger::name_of(key.block_kind);
-  if (const auto owner = process.owners.find(key.name); owner != process.owners.end())
+  if (const auto owner = process.owners.find(key.name); owner != process.owners.end() && !owner->second.empty())
     text.module = owner->second;
   else if (const auto module = process.modules.find(key.module); module != process.modules.end())
     text.module = module->second;

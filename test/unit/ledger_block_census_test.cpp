@@ -99,6 +99,12 @@ TEST(BlockCensus, AtARefusalWhatOutlivesItsModuleIsKeptForBackward) {
   EXPECT_EQ(memory.at_out_of_memory().free_bytes, 30 * kMiB);
 }
 
+TEST(BlockCensus, NamesTellTheirModule) {
+  EXPECT_EQ(owner_of("model.layers.3.mlp.weight"), "model.layers.3.mlp");
+  EXPECT_EQ(owner_of("scale"), "");
+  EXPECT_EQ(owner_of(""), "");
+}
+
 TEST(BlockCensus, KeepsThePurposeOfEveryBlock) {
   BlockCensus census;
   census.keep_purposes();

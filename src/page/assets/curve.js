@@ -79,11 +79,10 @@ function drawCurve(container, data, moments, onSelect) {
   function showHolders(heading, moment) {
     const list = element("ol", {});
     for (const { bytes, blocks, holder } of moments.largest(moment, kTopHolders)) {
-      const [kind, , , func, module] = data.holders[holder];
-      const where = `${kind}, ${moments.place(holder)}${func ? ` (${func})` : ""}`;
+      const [kind, , , , module] = data.holders[holder];
       const counted = blocks === 1 ? "1 piece" : `${formatCount(blocks)} pieces`;
       list.append(element("li", { title: exactBytes(bytes) }, element("b", {}, formatBytes(bytes)),
-        `${where}, ${counted}${module ? `, most in ${module}` : ""}`));
+        `${kind}, ${moments.line(holder)}, ${counted}${module ? `, most in ${module}` : ""}`));
     }
     readout.replaceChildren(heading, element("p", {}, moments.describe(moment, data)), list);
   }

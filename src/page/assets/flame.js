@@ -22,9 +22,8 @@ function flameTree(data, moments, moment) {
   const { held, total } = moments.list[moment];
   const root = { name: "all", bytes: 0, blocks: 0, children: new Map(), holder: null };
   for (const [holder, { bytes, blocks }] of held) {
-    const [kind, , , func, module] = data.holders[holder];
-    const modules = module ? module.split(".") : [];
-    const path = [kind, ...modules, `${moments.place(holder)}${func ? ` (${func})` : ""}`];
+    const [kind, , , , module] = data.holders[holder];
+    const path = [kind, ...(module ? module.split(".") : []), moments.line(holder)];
     let node = root;
     node.bytes += bytes;
     node.blocks += blocks;

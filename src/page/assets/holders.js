@@ -1,9 +1,8 @@
 "use strict";
 
-// Holders and moments of one device. In the data, a holder is [kind, file, line, function,
-// module] (line 0: none, the file says what) and a moment [microseconds,
-// step, total bytes, changes], where the changes are holder, bytes, blocks, again and again: those that differ from the
-// moment before.
+// Holders and moments of one device. In the data, a holder is [kind, file, line, function, module] (line 0: none, the
+// file says what) and a moment [microseconds, step, total bytes, changes], where the changes are holder, bytes, blocks,
+// again and again: those that differ from the moment before.
 
 class Moments {
   constructor(data) {
@@ -33,10 +32,16 @@ class Moments {
     return line === 0 ? file || "unknown line" : `${file}:${line}`;
   }
 
+  /** "train.py:42 (forward)" */
+  line(holder) {
+    const func = this.holders[holder][3];
+    return `${this.place(holder)}${func ? ` (${func})` : ""}`;
+  }
+
   /** "activations of model.layers.3.mlp, train.py:42 (forward)" */
   text(holder) {
-    const [kind, , , func, module] = this.holders[holder];
-    return `${kind}${module ? ` of ${module}` : ""}, ${this.place(holder)}${func ? ` (${func})` : ""}`;
+    const [kind, , , , module] = this.holders[holder];
+    return `${kind}${module ? ` of ${module}` : ""}, ${this.line(holder)}`;
   }
 
   color(holder) {
